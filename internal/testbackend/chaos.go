@@ -37,8 +37,14 @@ type tally struct {
 
 	mu     sync.Mutex
 	dice   map[int]*rand.Rand // for each scope
-	recent [16]string         // ids of any connection, for answers on the wrong one
+	recent [16]seen           // ids of any connection, for answers on the wrong one
 	next   int
+}
+
+// seen is an id and within what it is unique.
+type seen struct {
+	scope int
+	id    string
 }
 
 // Tally returns the counts so far.
@@ -56,7 +62,7 @@ type throw struct {
 
 	delay time.Duration
 	kind  int    // of forgery
-	other string // an id seen lately, on any connection
+	other string // a text id seen lately on another connection, "" where none was drawn
 }
 
 // roll throws all dice for one frame at once.
@@ -78,12 +84,15 @@ func (t *tally) roll(c *Chaos, scope int, id string) throw {
 		late:    dice.Float64() < c.Late,
 		cut:     dice.Float64() < c.Cut,
 		kind:    dice.IntN(len(forgeries) + 1),
-		other:   t.recent[dice.IntN(len(t.recent))],
+	}
+	// On its own connection such an id may be in flight, and a number means another call there: that would be an answer.
+	if s := t.recent[dice.IntN(len(t.recent))]; s.scope != scope && strings.HasPrefix(s.id, `"`) {
+		r.other = s.id
 	}
 	if c.MaxDelay > 0 {
 		r.delay = time.Duration(dice.Int64N(int64(c.MaxDelay)))
 	}
-	t.recent[t.next] = id
+	t.recent[t.next] = seen{scope, id}
 	t.next = (t.next + 1) % len(t.recent)
 	return r
 }
@@ -118,14 +127,15 @@ func (b *Backend) disturb(p peer, f Frame, r reply) reply {
 	return r
 }
 
-// forgeries are ids that nobody waits for; %s is a true id without its quotes.
-var forgeries = []string{`"never-issued"`, `"%s0"`, `"%s "`, `" %s"`, `2147483646`, `-1`, `1.5`, `null`, `""`, `true`, `["%s"]`}
+// forgeries are ids that nobody waits for; %s is a true id without its quotes. No digit is added: that could be the id of
+// another call.
+var forgeries = []string{`"never-issued"`, `"%s_"`, `"%s "`, `" %s"`, `2147483646`, `-1`, `1.5`, `null`, `""`, `true`, `["%s"]`}
 
 // forge adds an answer that must reach nobody. Over HTTP the exchange names the owner and a wrong id may be corrected, so
 // the true payload goes out under the wrong id there.
 func forge(p peer, lines [][]byte, id string, chance throw) [][]byte {
 	wrong := chance.other
-	if chance.kind < len(forgeries) || wrong == "" || wrong == id {
+	if chance.kind < len(forgeries) || wrong == "" {
 		wrong = forgeries[chance.kind%len(forgeries)]
 	}
 	wrong = strings.ReplaceAll(wrong, "%s", strings.Trim(id, `"`))
