@@ -1,0 +1,81 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Conn carries whole frames over one connection. One goroutine reads, one at a time writes; Close, SetReadDeadline and
+// Buffered may be called by anybody.
+type Conn interface {
+	// ReadFrame returns the next frame. The bytes are borrowed: they are valid until the next call. The first error is
+	// final: a *CloseError when the peer said goodbye, ErrTooLarge, ErrNotText, or what the transport reports.
+	ReadFrame() ([]byte, error)
+
+	// WriteFrame puts a frame into the write buffer. It does not wait for the peer and keeps nothing of f.
+	WriteFrame(f *Frame) error
+
+	// TryFlush writes what it can without waiting; done is true when nothing is left.
+	TryFlush() (done bool, err error)
+
+	// Flush writes all that is buffered. It waits while the peer takes something within each write timeout.
+	Flush() error
+
+	// Buffered is the number of bytes written but not flushed.
+	Buffered() int
+
+	// Listen sets the functions that ReadFrame calls. It must be called before the first ReadFrame.
+	Listen(ev Events)
+
+	// SetReadDeadline bounds the wait of ReadFrame; the zero time lifts the bound.
+	SetReadDeadline(t time.Time) error
+
+	// Close frees everything at once, without a goodbye, and unblocks the other methods. Safe to call repeatedly.
+	Close() error
+}
+
+// Events are called by ReadFrame, on the reader's goroutine. Any may be nil.
+type Events struct {
+	Idle func()               // about to wait for the peer: time to flush what was made of the frames so far
+	Ping func(payload []byte) // a ping that wants a Pong with the payload (borrowed)
+	Pong func()               // an answer to a Ping
+}
+
+var (
+	// ErrTooLarge is returned by ReadFrame for a frame over the connection's limit.
+	ErrTooLarge = errors.New("wire: frame too large")
+	// ErrNotText is returned by ReadFrame for a binary message.
+	ErrNotText = errors.New("wire: not a text message")
+	// ErrClosed is returned for frames given to a sender that has ended.
+	ErrClosed = errors.New("wire: connection closed")
+	// ErrFull is returned for frames that a bounded queue has no room for.
+	ErrFull = errors.New("wire: queue full")
+)
+
+// CloseError is a goodbye from the peer: the WebSocket close code (RFC 6455 section 7.4) and its reason.
+type CloseError struct {
+	Code   int
+	Reason string
+}
+
+func (e *CloseError) Error() string {
+	return fmt.Sprintf("wire: closed by peer: %d %s", e.Code, e.Reason)
+}
+
+// Close codes that idmux sends (RFC 6455 section 7.4.1 and its registry).
+const (
+	CodeNormal      = 1000
+	CodeGoingAway   = 1001
+	CodeProtocol    = 1002
+	CodeNotText     = 1003
+	CodeNotUTF8     = 1007
+	CodePolicy      = 1008
+	CodeTooLarge    = 1009
+	CodeInternal    = 1011
+	CodeOverloaded  = 1013
+	codeNoStatus    = 1005
+	codeAbnormal    = 1006
+	maxCloseReason  = 123 // bytes of a close reason: a control frame's 125 less the code
+	closeFrameBytes = 2
+)

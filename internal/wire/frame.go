@@ -1,0 +1,50 @@
+package wire
+
+import "sync"
+
+// Op says what a Frame is on transports that know control frames; stream transports carry Text only.
+type Op uint8
+
+const (
+	Text  Op = iota // one JSON text
+	Ping            // liveness probe, payload at most 125 bytes
+	Pong            // answer to a Ping, with its payload
+	Close           // the last frame: Code and the payload as reason
+)
+
+// Claimer is asked by the writer right before a frame's bytes are put on the wire. False means that the frame is no
+// longer wanted (its caller has been told that it failed) and must not be written. Claim is called at most once for
+// each frame, must not block and may be called by any goroutine.
+type Claimer interface {
+	Claim(ticket uint32) bool
+}
+
+// Frame is one frame on its way out. It has one owner at a time: whoever builds it, then the sender's queue, then the
+// writer, which releases it. After Release it must not be touched.
+type Frame struct {
+	B      []byte  // the bytes; owned by the frame
+	Op     Op      // Text unless set
+	Code   int     // close code of a Close frame
+	Owner  Claimer // nil: always wanted
+	Ticket uint32  // handed back to Owner.Claim
+	Key    [2]uint64
+}
+
+// maxPooled is the largest buffer kept for reuse, in bytes; larger ones go to the collector, since a pool otherwise
+// remembers the largest frame that it ever held.
+const maxPooled = 64 << 10
+
+var frames = sync.Pool{New: func() any { return &Frame{B: make([]byte, 0, 512)} }}
+
+// NewFrame returns an empty Text frame that the caller owns.
+func NewFrame() *Frame { return frames.Get().(*Frame) }
+
+// Release gives the frame back. Only its owner may call it, once.
+func (f *Frame) Release() {
+	b := f.B[:0]
+	if cap(b) > maxPooled {
+		b = make([]byte, 0, 512)
+	}
+	*f = Frame{B: b}
+	frames.Put(f)
+}

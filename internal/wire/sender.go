@@ -1,0 +1,288 @@
+package wire
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// flushAt is how many bytes are gathered in a connection's write buffer before they are written although more frames
+// wait in the queue.
+const flushAt = 64 << 10
+
+// frameCost is what a queued frame counts for besides its bytes, so that empty frames are bounded too.
+const frameCost = 64
+
+func cost(f *Frame) int { return len(f.B) + frameCost }
+
+// Sender is the one writer of a Conn: a queue of frames, bounded in bytes, in order. Any goroutine may enqueue and
+// flush. Flush writes on the caller's goroutine as far as that goes without waiting; when the peer does not keep up, a
+// goroutine is started that waits for it and ends when the queue is empty. An idle sender thus costs no goroutine and
+// a busy one no wake-up.
+type Sender struct {
+	conn  Conn
+	limit int         // bytes queued and buffered at most, but one frame always fits
+	keep  int         // queue entries kept when idle
+	dirty atomic.Bool // in some Flusher's list
+
+	mu      sync.Mutex
+	cond    sync.Cond // on mu; room was made, or the holder of busy left
+	queue   []*Frame
+	bytes   int  // queued, being written, or buffered in conn
+	busy    bool // somebody writes; the holder owns the fields below
+	closed  bool
+	last    bool // a Close frame was queued: nothing may follow
+	writers sync.WaitGroup
+
+	// Owned by the holder of busy.
+	batch []*Frame
+	next  int
+	taken int // bytes of batch[:next] not yet flushed
+}
+
+// NewSender returns the sender of conn, which nobody else may write to. limit is in bytes, each frame counting for its
+// length and frameCost; keep is how many queue entries an idle sender holds on to.
+func NewSender(conn Conn, limit, keep int) *Sender {
+	s := &Sender{conn: conn, limit: limit, keep: keep}
+	s.cond.L = &s.mu
+	return s
+}
+
+// Enqueue takes f over and puts it last. It never waits: ErrFull when the queue is at its limit, ErrClosed after Stop or
+// a Close frame; f is released then. The frame leaves with the next Flush.
+func (s *Sender) Enqueue(f *Frame) error {
+	s.mu.Lock()
+	if s.closed || s.last {
+		s.mu.Unlock()
+		f.Release()
+		return ErrClosed
+	}
+	if s.bytes > 0 && s.bytes+cost(f) > s.limit && f.Op != Close {
+		s.mu.Unlock()
+		f.Release()
+		return ErrFull
+	}
+	s.put(f)
+	s.mu.Unlock()
+	return nil
+}
+
+// EnqueueWait is Enqueue that waits for room instead of failing. It flushes before it waits.
+func (s *Sender) EnqueueWait(f *Frame) error {
+	s.mu.Lock()
+	for !s.closed && !s.last && s.bytes > 0 && s.bytes+cost(f) > s.limit {
+		if !s.busy {
+			s.mu.Unlock()
+			s.Flush()
+			s.mu.Lock()
+			continue
+		}
+		s.cond.Wait()
+	}
+	if s.closed || s.last {
+		s.mu.Unlock()
+		f.Release()
+		return ErrClosed
+	}
+	s.put(f)
+	s.mu.Unlock()
+	return nil
+}
+
+func (s *Sender) put(f *Frame) {
+	s.queue = append(s.queue, f)
+	s.bytes += cost(f)
+	s.last = f.Op == Close
+}
+
+// Discard drops what is queued and not being written, and makes f, a Close frame, the last one. It flushes as far as the
+// peer takes it.
+func (s *Sender) Discard(f *Frame) {
+	s.mu.Lock()
+	rest := s.queue
+	s.queue = nil
+	for _, q := range rest {
+		s.bytes -= cost(q)
+	}
+	if s.closed || s.last {
+		f.Release()
+	} else {
+		s.put(f)
+	}
+	s.cond.Broadcast()
+	s.mu.Unlock()
+	for _, q := range rest {
+		q.Release()
+	}
+	s.Flush()
+}
+
+// WaitBelow waits until fewer than n bytes are queued or the sender has ended.
+func (s *Sender) WaitBelow(n int) {
+	s.mu.Lock()
+	for !s.closed && !s.last && s.bytes >= n {
+		if !s.busy {
+			s.mu.Unlock()
+			s.Flush()
+			s.mu.Lock()
+			continue
+		}
+		s.cond.Wait()
+	}
+	s.mu.Unlock()
+}
+
+// Queued is the number of bytes that wait to be taken by the peer.
+func (s *Sender) Queued() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes
+}
+
+// Flush writes what is queued as far as the peer takes it now. It does not wait; what remains is written by a goroutine
+// of the sender's. A failed write ends the connection: its reader sees it.
+func (s *Sender) Flush() {
+	s.mu.Lock()
+	if s.busy || s.closed || (len(s.queue) == 0 && s.conn.Buffered() == 0) {
+		s.mu.Unlock() // nothing to do, or the holder of busy looks again before it leaves
+		return
+	}
+	s.busy = true
+	s.mu.Unlock()
+
+	for {
+		done, err := s.write(false)
+		if err != nil {
+			s.fail()
+			return
+		}
+		if !done {
+			s.writers.Go(s.drain) // busy is handed over
+			return
+		}
+		if s.leave() {
+			return
+		}
+	}
+}
+
+// drain is the goroutine for a peer that does not keep up; it holds busy.
+func (s *Sender) drain() {
+	for {
+		if _, err := s.write(true); err != nil {
+			s.fail()
+			return
+		}
+		if s.leave() {
+			return
+		}
+	}
+}
+
+// write moves queued frames into the connection's buffer and flushes it. Without wait it stops, done false, where the
+// peer would have to be waited for. The caller holds busy.
+func (s *Sender) write(wait bool) (done bool, err error) {
+	for {
+		if s.next == len(s.batch) && !s.takeQueue() {
+			return s.flush(wait)
+		}
+		for s.next < len(s.batch) && s.conn.Buffered() < flushAt {
+			f := s.batch[s.next]
+			s.batch[s.next] = nil
+			s.next++
+			s.taken += cost(f)
+			if f.Owner == nil || f.Owner.Claim(f.Ticket) {
+				err = s.conn.WriteFrame(f)
+			}
+			f.Release()
+			if err != nil {
+				return false, err
+			}
+		}
+		if s.next == len(s.batch) && s.peek() && s.conn.Buffered() < flushAt {
+			continue // more came meanwhile: let it join this write
+		}
+		if done, err := s.flush(wait); err != nil || !done {
+			return done, err
+		}
+	}
+}
+
+func (s *Sender) flush(wait bool) (done bool, err error) {
+	if wait {
+		done, err = true, s.conn.Flush()
+	} else {
+		done, err = s.conn.TryFlush()
+	}
+	if done && err == nil && s.taken > 0 {
+		s.mu.Lock()
+		s.bytes -= s.taken
+		s.taken = 0
+		s.cond.Broadcast()
+		s.mu.Unlock()
+	}
+	return done, err
+}
+
+// takeQueue makes the queue the batch; false when it is empty or the sender was stopped.
+func (s *Sender) takeQueue() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) == 0 || s.closed {
+		return false
+	}
+	s.batch, s.queue = s.queue, s.batch[:0]
+	s.next = 0
+	return true
+}
+
+func (s *Sender) peek() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue) > 0 && !s.closed
+}
+
+// leave gives busy back unless there is more to write.
+func (s *Sender) leave() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 && !s.closed {
+		return false
+	}
+	if len(s.queue) == 0 && cap(s.queue) > s.keep {
+		s.queue = nil // an idle sender keeps no memory of a busy time
+	}
+	if s.next == len(s.batch) && cap(s.batch) > s.keep {
+		s.batch, s.next = nil, 0
+	}
+	s.busy = false
+	s.cond.Broadcast()
+	return true
+}
+
+// fail ends a sender whose connection broke; what is queued will not be sent.
+func (s *Sender) fail() {
+	_ = s.conn.Close() // the reader reports why
+	s.mu.Lock()
+	s.closed = true
+	s.busy = false
+	s.cond.Broadcast()
+	s.mu.Unlock()
+}
+
+// Stop ends the sender and waits until nobody writes any more: after it, no frame of its queue can reach the wire. The
+// connection must be closed before, or a writer may wait for its peer.
+func (s *Sender) Stop() {
+	s.mu.Lock()
+	s.closed = true
+	s.cond.Broadcast()
+	for s.busy {
+		s.cond.Wait()
+	}
+	rest := append(s.batch[s.next:len(s.batch):len(s.batch)], s.queue...)
+	s.batch, s.queue, s.next, s.bytes = nil, nil, 0, 0
+	s.mu.Unlock()
+	for _, f := range rest {
+		f.Release()
+	}
+	s.writers.Wait()
+}

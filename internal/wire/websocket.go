@@ -1,0 +1,208 @@
+package wire
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+	"unicode/utf8"
+
+	"github.com/gorilla/websocket"
+)
+
+// WSConfig bounds a WebSocket connection (RFC 6455).
+type WSConfig struct {
+	ReadLimit        int           // bytes of a message
+	HandshakeTimeout time.Duration // until the upgrade is answered
+	WriteTimeout     time.Duration // how long the peer may take nothing
+}
+
+// webSocket is a Conn over gorilla/websocket over a Socket.
+type webSocket struct {
+	ws    *websocket.Conn
+	sock  *Socket
+	limit int
+	ev    Events
+	buf   *buffer // the last frame read; owned by the reader
+}
+
+// DialWebSocket connects to a ws:// or wss:// URL. ctx bounds the dialing only.
+func DialWebSocket(ctx context.Context, url string, header http.Header, tlsConfig *tls.Config, cfg WSConfig) (Conn, error) {
+	var sock *Socket
+	d := websocket.Dialer{
+		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			sock = NewSocket(c, cfg.WriteTimeout)
+			return sock, nil
+		},
+		TLSClientConfig:  tlsConfig,
+		HandshakeTimeout: cfg.HandshakeTimeout,
+		ReadBufferSize:   4 << 10,  // the Socket reads whole chunks
+		WriteBufferSize:  64 << 10, // a client's message over this leaves in several frames
+	}
+	ws, resp, err := d.DialContext(ctx, url, header)
+	if err != nil {
+		if resp != nil {
+			return nil, fmt.Errorf("handshake answered with %s: %w", resp.Status, err)
+		}
+		return nil, err
+	}
+	return newWebSocket(ws, sock, cfg.ReadLimit), nil
+}
+
+// AcceptWebSocket answers an upgrade request and takes its connection over; the server must accept through Listener.
+// When it fails, the request has been answered with an HTTP error. The caller checks the Origin before.
+func AcceptWebSocket(w http.ResponseWriter, r *http.Request, cfg WSConfig) (Conn, error) {
+	var sock *Socket
+	u := websocket.Upgrader{
+		HandshakeTimeout: cfg.HandshakeTimeout,
+		ReadBufferSize:   128, // headers and control frames; the Socket reads whole chunks
+		WriteBufferSize:  512, // answers up to this size are written without an allocation
+		CheckOrigin:      func(*http.Request) bool { return true },
+	}
+	ws, err := u.Upgrade(&hijacker{ResponseWriter: w, sock: &sock}, r, nil)
+	if err != nil {
+		return nil, err
+	}
+	return newWebSocket(ws, sock, cfg.ReadLimit), nil
+}
+
+func newWebSocket(ws *websocket.Conn, sock *Socket, limit int) *webSocket {
+	c := &webSocket{ws: ws, sock: sock, limit: limit}
+	ws.SetCloseHandler(func(int, string) error { return nil }) // the owner answers, through its sender
+	ws.SetPingHandler(func(p string) error {
+		if c.ev.Ping != nil {
+			c.ev.Ping([]byte(p))
+		}
+		return nil
+	})
+	ws.SetPongHandler(func(string) error {
+		if c.ev.Pong != nil {
+			c.ev.Pong()
+		}
+		return nil
+	})
+	sock.Cork()
+	return c
+}
+
+// hijacker finds the Socket below the HTTP server and gives back bytes that the server has read too much: a client may
+// send its first frame together with the handshake, which the library refuses.
+type hijacker struct {
+	http.ResponseWriter
+	sock **Socket
+}
+
+func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	c, rw, err := http.NewResponseController(h.ResponseWriter).Hijack()
+	if err != nil {
+		return nil, nil, err
+	}
+	under := c
+	if t, ok := c.(*tls.Conn); ok {
+		under = t.NetConn()
+	}
+	sock, ok := under.(*Socket)
+	if !ok {
+		return nil, nil, errors.Join(errors.New("wire: the listener does not wrap its connections"), c.Close())
+	}
+	*h.sock = sock
+	if n := rw.Reader.Buffered(); n > 0 {
+		early, _ := rw.Reader.Peek(n)
+		c = &glued{Conn: c, r: io.MultiReader(bytes.NewReader(bytes.Clone(early)), c)}
+	}
+	return c, bufio.NewReadWriter(bufio.NewReaderSize(c, 16), bufio.NewWriterSize(c, 16)), nil
+}
+
+// glued reads early bytes first.
+type glued struct {
+	net.Conn
+	r io.Reader
+}
+
+func (g *glued) Read(p []byte) (int, error) { return g.r.Read(p) }
+
+func (c *webSocket) Listen(ev Events) {
+	c.ev = ev
+	c.sock.idle = ev.Idle
+}
+
+func (c *webSocket) ReadFrame() ([]byte, error) {
+	if c.buf != nil { // before waiting, so that an idle connection holds no buffer
+		putBuffer(c.buf)
+		c.buf = nil
+	}
+	typ, r, err := c.ws.NextReader()
+	if err != nil {
+		return nil, c.readError(err)
+	}
+	if typ != websocket.TextMessage {
+		return nil, ErrNotText
+	}
+	c.buf = getBuffer()
+	b := c.buf.b
+	for {
+		if len(b) == cap(b) {
+			b = append(b, 0)[:len(b)]
+		}
+		n, err := r.Read(b[len(b):cap(b)])
+		b = b[:len(b)+n]
+		if len(b) > c.limit {
+			return nil, ErrTooLarge
+		}
+		if err == io.EOF {
+			c.buf.b = b
+			return b, nil
+		}
+		if err != nil {
+			return nil, c.readError(err)
+		}
+	}
+}
+
+func (c *webSocket) readError(err error) error {
+	var ce *websocket.CloseError
+	if errors.As(err, &ce) && ce.Code != codeAbnormal {
+		return &CloseError{Code: ce.Code, Reason: ce.Text}
+	}
+	return err
+}
+
+func (c *webSocket) WriteFrame(f *Frame) error {
+	switch f.Op {
+	case Ping:
+		return c.ws.WriteMessage(websocket.PingMessage, f.B)
+	case Pong:
+		return c.ws.WriteMessage(websocket.PongMessage, f.B)
+	case Close:
+		return c.ws.WriteMessage(websocket.CloseMessage, closePayload(f.Code, f.B))
+	default:
+		return c.ws.WriteMessage(websocket.TextMessage, f.B)
+	}
+}
+
+// closePayload keeps to what RFC 6455 section 7.4 lets go over the wire: no reserved codes, a short UTF-8 reason.
+func closePayload(code int, reason []byte) []byte {
+	if code == 0 || code == codeNoStatus || code == codeAbnormal {
+		code = CodeGoingAway
+	}
+	for len(reason) > maxCloseReason || !utf8.Valid(reason) {
+		reason = reason[:len(reason)-1]
+	}
+	return websocket.FormatCloseMessage(code, string(reason))
+}
+
+func (c *webSocket) TryFlush() (bool, error)           { return c.sock.TryFlush() }
+func (c *webSocket) Flush() error                      { return c.sock.Flush() }
+func (c *webSocket) Buffered() int                     { return c.sock.Buffered() }
+func (c *webSocket) SetReadDeadline(t time.Time) error { return c.ws.SetReadDeadline(t) }
+func (c *webSocket) Close() error                      { return c.ws.Close() }

@@ -1,0 +1,85 @@
+package proxy
+
+import (
+	"sync"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/rewrite"
+)
+
+// batch gathers the answers to the members of one batch, in request order, and replies with one array when the last
+// has come (JSON-RPC 2.0 section 6).
+type batch struct {
+	to    replier
+	slot  int
+	limit int // bytes of all answers
+
+	mu    sync.Mutex
+	parts []*wire.Frame // by member; nil: none yet, or none owed
+	left  int           // answers still owed, and one for the forwarder while it is at it
+	bytes int
+}
+
+func newBatch(to replier, slot, members, limit int) *batch {
+	return &batch{to: to, slot: slot, limit: limit, parts: make([]*wire.Frame, members), left: 1}
+}
+
+// owe announces one more answer.
+func (b *batch) owe() {
+	b.mu.Lock()
+	b.left++
+	b.mu.Unlock()
+}
+
+// reply implements replier. An answer that makes the whole too large is replaced by an error with the same id.
+func (b *batch) reply(member int, f *wire.Frame, fl *wire.Flusher) {
+	b.mu.Lock()
+	b.parts[member] = f
+	b.bytes += len(f.B)
+	b.mu.Unlock()
+	b.done(fl)
+}
+
+// room reports whether an answer of n bytes still fits.
+func (b *batch) room(n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.bytes+n <= b.limit
+}
+
+// done counts one answer, or the forwarder, off; the last one sends the array.
+func (b *batch) done(fl *wire.Flusher) {
+	b.mu.Lock()
+	b.left--
+	last := b.left == 0
+	b.mu.Unlock()
+	if !last { // after the last nobody touches b but us
+		return
+	}
+	out := wire.NewFrame()
+	for _, f := range b.parts {
+		if f == nil {
+			continue
+		}
+		if len(out.B) == 0 {
+			out.B = append(out.B, '[')
+		} else {
+			out.B = append(out.B, ',')
+		}
+		out.B = append(out.B, f.B...)
+		f.Release()
+	}
+	if len(out.B) == 0 {
+		out.Release() // only notifications and answers: nothing is owed
+		return
+	}
+	out.B = append(out.B, ']')
+	b.to.reply(b.slot, out, fl)
+}
+
+// tooLarge is the answer in place of one that a batch has no room for.
+func tooLarge(id []byte) *wire.Frame {
+	f := rewrite.NewFault(rewrite.ReasonResponseTooLarge)
+	f.Sent = true
+	return faultFrame(id, f)
+}

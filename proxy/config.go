@@ -1,0 +1,181 @@
+package proxy
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/idmux/idmux/rewrite"
+)
+
+// Config is what all listeners share.
+type Config struct {
+	Instance  rewrite.Instance // tag in every wire id; empty: drawn at start
+	InFlight  int              // requests in flight in total; more are refused at once
+	Late      int              // abandoned requests remembered, so that late answers are told from unknown ones
+	DrainTime time.Duration    // how long calls in flight may take to finish at shutdown
+}
+
+// DefaultConfig returns the defaults.
+func DefaultConfig() Config {
+	return Config{InFlight: 65536, Late: 65536, DrainTime: 30 * time.Second}
+}
+
+// Validate reports every problem at once.
+func (c *Config) Validate() error {
+	var errs []error
+	if c.Instance != "" {
+		if _, err := rewrite.ParseInstance(string(c.Instance)); err != nil {
+			errs = append(errs, fmt.Errorf("instance: %w", err))
+		}
+	}
+	if c.InFlight < 1 {
+		errs = append(errs, fmt.Errorf("limits.in_flight: must be at least 1, not %d", c.InFlight))
+	}
+	if c.Late < 0 {
+		errs = append(errs, fmt.Errorf("limits.late: must not be negative"))
+	}
+	if c.DrainTime < 0 {
+		errs = append(errs, fmt.Errorf("drain.timeout: must not be negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// ListenerConfig is one address that clients connect to.
+type ListenerConfig struct {
+	Name     string
+	Listen   string   // http://host:port
+	Upstream string   // where its requests go
+	Origins  []string // browser origins allowed; "*" allows all; requests without Origin always pass
+
+	Connections int // TCP connections at a time; more are refused
+	InFlight    int // requests in flight for each session; more are refused at once
+	Message     int // bytes of one frame or POST body, after decompression
+	Batch       int // members of one batch
+	Depth       int // arrays and objects open at once
+	SendQueue   int // bytes waiting for a client that doesn't read; more and it is evicted
+	BatchReply  int // bytes of the answers gathered for one batch
+
+	HeaderTimeout time.Duration // for the request line and headers
+	BodyTimeout   time.Duration // how long a body may start with nothing, besides a second for each 4 KiB
+	WriteTimeout  time.Duration // how long a client may take nothing
+	IdleTimeout   time.Duration // how long an idle HTTP connection is kept
+	PingInterval  time.Duration // silence after which a WebSocket is pinged
+	PongTimeout   time.Duration // silence after a ping that ends it
+}
+
+// DefaultListener returns the defaults for a listener.
+func DefaultListener(name, listen, upstream string) ListenerConfig {
+	l := rewrite.DefaultLimits()
+	return ListenerConfig{
+		Name: name, Listen: listen, Upstream: upstream,
+		Connections: 50000, InFlight: 1024, Message: l.Size, Batch: l.Batch, Depth: l.Depth,
+		SendQueue: 16 << 20, BatchReply: 32 << 20,
+		HeaderTimeout: 5 * time.Second, BodyTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		IdleTimeout: 2 * time.Minute, PingInterval: 20 * time.Second, PongTimeout: 10 * time.Second,
+	}
+}
+
+// Validate reports every problem at once.
+func (c *ListenerConfig) Validate() error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("listener %q: "+format, append([]any{c.Name}, args...)...))
+	}
+	if c.Name == "" {
+		bad("name is missing")
+	}
+	if _, err := c.Address(); err != nil {
+		bad("listen: %v", err)
+	}
+	if c.Upstream == "" {
+		bad("upstream is missing")
+	}
+	for _, o := range c.Origins {
+		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
+			bad("origins: %q is not like https://app.example.org", o)
+		}
+	}
+	for _, f := range []struct {
+		key   string
+		value int
+	}{
+		{"limits.connections", c.Connections}, {"limits.in_flight", c.InFlight}, {"limits.message", c.Message},
+		{"limits.batch", c.Batch}, {"limits.depth", c.Depth}, {"limits.send_queue", c.SendQueue},
+		{"limits.batch_reply", c.BatchReply},
+	} {
+		if f.value < 1 {
+			bad("%s: must be at least 1, not %d", f.key, f.value)
+		}
+	}
+	for _, f := range []struct {
+		key   string
+		value time.Duration
+	}{
+		{"timeouts.header", c.HeaderTimeout}, {"timeouts.body", c.BodyTimeout}, {"timeouts.write", c.WriteTimeout},
+		{"timeouts.idle", c.IdleTimeout}, {"timeouts.ping", c.PingInterval}, {"timeouts.pong", c.PongTimeout},
+	} {
+		if f.value <= 0 {
+			bad("%s: must be more than zero, not %v", f.key, f.value)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Address returns host:port of the listen URL.
+func (c *ListenerConfig) Address() (string, error) {
+	u, err := url.Parse(c.Listen)
+	if err != nil {
+		return "", err
+	}
+	if u.Scheme != "http" {
+		return "", fmt.Errorf("scheme must be http, not %q", u.Scheme)
+	}
+	if _, _, err := net.SplitHostPort(u.Host); err != nil {
+		return "", fmt.Errorf("must be like http://127.0.0.1:8545, not %q", c.Listen)
+	}
+	if u.Path != "" && u.Path != "/" {
+		return "", fmt.Errorf("a path is not supported: %q", u.Path)
+	}
+	return u.Host, nil
+}
+
+func (c *ListenerConfig) limits() rewrite.Limits {
+	l := rewrite.DefaultLimits()
+	l.Size, l.Depth, l.Batch = c.Message, c.Depth, c.Batch
+	return l
+}
+
+// TargetConfig is how requests to one upstream are treated.
+type TargetConfig struct {
+	Name    string
+	Numbers bool                     // wire ids are numbers, for upstreams that take no text
+	Timeout time.Duration            // until a request is answered with a timeout
+	Methods map[string]time.Duration // the same for single methods
+	Depth   int                      // arrays and objects open at once in an answer
+	Members int                      // members of an array of answers
+}
+
+// DefaultTarget returns the defaults for an upstream.
+func DefaultTarget(name string) TargetConfig {
+	return TargetConfig{Name: name, Timeout: 30 * time.Second, Depth: 1024, Members: 100000}
+}
+
+// Validate reports every problem at once.
+func (c *TargetConfig) Validate() error {
+	var errs []error
+	if c.Timeout <= 0 {
+		errs = append(errs, fmt.Errorf("upstream %q: timeouts.request: must be more than zero, not %v", c.Name, c.Timeout))
+	}
+	for m, d := range c.Methods {
+		if d <= 0 {
+			errs = append(errs, fmt.Errorf("upstream %q: timeouts.methods.%s: must be more than zero, not %v", c.Name, m, d))
+		}
+	}
+	if c.Depth < 1 {
+		errs = append(errs, fmt.Errorf("upstream %q: limits.depth: must be at least 1, not %d", c.Name, c.Depth))
+	}
+	return errors.Join(errs...)
+}

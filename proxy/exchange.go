@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/rewrite"
+	"github.com/idmux/idmux/upstream"
+)
+
+// exchange is a request that waits for its answer: who asked, under which id, over which connection. It is written
+// before it is put into the pending table, and from then on belongs to whoever takes it out.
+type exchange struct {
+	client   *client
+	to       replier
+	slot     int    // its place among the answers of to
+	id       []byte // the client's id, byte for byte; owned
+	conn     *upstream.Conn
+	deadline int64 // by Router.now
+	started  any   // what Hooks.CallStart returned
+
+	// state is ticket<<2 | phase. The ticket changes with each use of the object, so that a frame that is still queued
+	// when its exchange was settled cannot claim the next one.
+	state atomic.Uint64
+}
+
+// Phases of an exchange's request.
+const (
+	queued  = iota // not written; may become either of the others
+	written        // claimed by the writer: it may reach the upstream
+	dropped        // settled before it was written: it must never be
+)
+
+// replier is told the answers to what one frame of a client asked.
+type replier interface {
+	// reply takes over f, the answer for a slot. It must not block. Senders given frames are added to fl, or flushed
+	// at once where fl is nil.
+	reply(slot int, f *wire.Frame, fl *wire.Flusher)
+}
+
+var exchanges = sync.Pool{New: func() any { return new(exchange) }}
+
+func newExchange(c *client, to replier, slot int, id []byte) *exchange {
+	x := exchanges.Get().(*exchange)
+	x.client, x.to, x.slot = c, to, slot
+	x.id = append(x.id[:0], id...)
+	return x
+}
+
+// free gives x back. Its ticket moves on.
+func (x *exchange) free() {
+	x.client, x.to, x.conn, x.started = nil, nil, nil, nil
+	x.state.Store((x.state.Load()>>2 + 1) << 2)
+	exchanges.Put(x)
+}
+
+func (x *exchange) ticket() uint32 { return uint32(x.state.Load() >> 2) }
+
+// Claim implements wire.Claimer.
+func (x *exchange) Claim(ticket uint32) bool {
+	s := x.state.Load()
+	return uint32(s>>2) == ticket && s&3 == queued && x.state.CompareAndSwap(s, s&^3|written)
+}
+
+// drop makes sure that a request not yet written never is, and reports whether it was.
+func (x *exchange) drop() (sent bool) {
+	s := x.state.Load()
+	return s&3 == written || !x.state.CompareAndSwap(s, s&^3|dropped)
+}
+
+// faultFrame builds the answer that idmux makes. Its Code lets an HTTP listener choose the status.
+func faultFrame(id []byte, f rewrite.Fault) *wire.Frame {
+	out := wire.NewFrame()
+	out.B = rewrite.AppendFault(out.B, id, f)
+	out.Code = f.Code
+	return out
+}

@@ -1,0 +1,56 @@
+package proxy
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/idmux/idmux/rewrite"
+)
+
+// Hooks observe the proxy; the package tracing fills them. Any may be nil. They are called on the hot path, must not
+// block and must not keep the byte slices that they are shown.
+type Hooks struct {
+	// CallStart is called before a request is written. What it returns is handed to CallEnd. Without it, calls cost
+	// nothing for being observed.
+	CallStart func(c *Call) any
+	// CallEnd is called once for each CallStart.
+	CallEnd func(started any, e *CallEnd)
+
+	// Dropped is called for a message that was discarded, with what is known of where it came from.
+	Dropped func(why Drop, where string, frame []byte)
+
+	SessionOpened func(s *ClientInfo)
+	SessionClosed func(s *ClientInfo, why CloseReason, err error)
+}
+
+// Call describes one exchange at its start. The slices are borrowed.
+type Call struct {
+	Client *ClientInfo
+	Conn   string // upstream connection
+	Target string // upstream
+	Method []byte // unescaped
+	ID     []byte // the client's id, as it sent it
+	WireID []byte
+	Header http.Header // of an HTTP client's POST; nil for WebSocket
+}
+
+// CallEnd is how an exchange ended: by a response (Fault.Ok), or by a fault of idmux's.
+type CallEnd struct {
+	Fault rewrite.Fault
+	Error []byte // the error member of the response, as it came; nil on success. Borrowed
+}
+
+// ClientInfo says who a session is.
+type ClientInfo struct {
+	Session  uint64 // unique in the process, from 1
+	Prefix   string // of its wire ids
+	Listener string
+	Remote   string // address of its socket
+	Protocol string // "websocket" or "http"
+}
+
+// LogValue makes a ClientInfo a group of log fields.
+func (c *ClientInfo) LogValue() slog.Value {
+	return slog.GroupValue(slog.String("prefix", c.Prefix), slog.String("listener", c.Listener),
+		slog.String("remote", c.Remote), slog.String("protocol", c.Protocol))
+}

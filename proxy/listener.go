@@ -1,0 +1,274 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+)
+
+// Listener serves one address: JSON-RPC by POST, and by WebSocket after an upgrade, on one port.
+type Listener struct {
+	// Set at creation, then read-only.
+	cfg    ListenerConfig
+	router *Router
+	target *Target
+	server *http.Server
+
+	open    atomic.Int64  // TCP connections
+	refused atomic.Uint64 // TCP connections over the limit
+	running sync.WaitGroup
+
+	mu       sync.Mutex
+	sessions map[*Session]struct{}
+	leaving  bool // no new sessions
+}
+
+// httpClientKey finds the client of an HTTP connection in a request's context.
+type httpClientKey struct{}
+
+// NewListener returns a listener that sends what it gets to the target named in cfg.
+func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listener, error) {
+	target := router.targets[cfg.Upstream]
+	if target == nil {
+		return nil, fmt.Errorf("listener %s: no upstream is named %q", cfg.Name, cfg.Upstream)
+	}
+	l := &Listener{cfg: cfg, router: router, target: target, sessions: make(map[*Session]struct{})}
+	l.server = &http.Server{
+		Handler:           l,
+		ReadHeaderTimeout: cfg.HeaderTimeout,
+		IdleTimeout:       cfg.IdleTimeout,
+		MaxHeaderBytes:    64 << 10,
+		ConnContext:       l.connContext,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+	return l, nil
+}
+
+// Serve accepts connections from ln until ctx ends, and returns when every session has ended. When ctx ends, sessions
+// are closed with 1001 (going away); calls in flight should have been drained before.
+func (l *Listener) Serve(ctx context.Context, ln net.Listener) error {
+	keeping, stop := context.WithCancel(ctx)
+	l.running.Go(func() { l.keep(keeping) })
+	served := make(chan error, 1)
+	l.running.Go(func() { served <- l.server.Serve(l.accept(ln)) })
+
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		l.leave()
+		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*closeGrace)
+		err = l.server.Shutdown(shut)
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = l.server.Close() // POSTs that the drain did not see to their end
+		}
+		cancel()
+	}
+	stop()
+	l.running.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
+
+// leave ends all sessions. http.Server knows nothing of connections that were upgraded.
+func (l *Listener) leave() {
+	l.mu.Lock()
+	l.leaving = true
+	all := make([]*Session, 0, len(l.sessions))
+	for s := range l.sessions {
+		all = append(all, s)
+	}
+	l.mu.Unlock()
+	for _, s := range all {
+		s.end(CloseDrain, wire.CodeGoingAway)
+	}
+}
+
+// keep looks at every session now and then, for pings; cheaper than timers of their own.
+func (l *Listener) keep(ctx context.Context) {
+	every := min(l.cfg.PingInterval, l.cfg.PongTimeout) / 4
+	t := time.NewTicker(max(every, time.Millisecond))
+	defer t.Stop()
+	var all []*Session
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		all = all[:0]
+		l.mu.Lock()
+		for s := range l.sessions {
+			all = append(all, s)
+		}
+		l.mu.Unlock()
+		for _, s := range all {
+			s.check(every)
+		}
+		clear(all)
+	}
+}
+
+// ServeHTTP implements http.Handler.
+func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	origin := r.Header.Get("Origin")
+	if origin != "" && !l.allows(origin, r.Host) {
+		httpError(w, http.StatusForbidden, "origin "+strings.ToValidUTF8(origin, "?")+" is not in the listener's origins")
+		return
+	}
+	if isUpgrade(r) {
+		l.upgrade(w, r)
+		return
+	}
+	if origin != "" {
+		w.Header().Set("Access-Control-Allow-Origin", origin)
+		w.Header().Add("Vary", "Origin")
+	}
+	switch r.Method {
+	case http.MethodPost:
+		l.servePost(w, r, l.httpClient(r))
+	case http.MethodOptions:
+		w.Header().Set("Allow", "POST, OPTIONS")
+		if origin != "" {
+			w.Header().Set("Access-Control-Allow-Methods", "POST")
+			w.Header().Set("Access-Control-Allow-Headers", "Content-Type")
+			w.Header().Set("Access-Control-Max-Age", "600")
+		}
+		w.WriteHeader(http.StatusNoContent)
+	default:
+		w.Header().Set("Allow", "POST, OPTIONS")
+		httpError(w, http.StatusMethodNotAllowed, "POST a JSON-RPC message, or connect by WebSocket")
+	}
+}
+
+// allows checks a browser's Origin: in the list, or the page was served from the address it now talks to.
+func (l *Listener) allows(origin, host string) bool {
+	if slices.Contains(l.cfg.Origins, "*") {
+		return true
+	}
+	if slices.ContainsFunc(l.cfg.Origins, func(o string) bool { return equalFold(o, origin) }) {
+		return true
+	}
+	_, after, ok := strings.Cut(origin, "://")
+	return ok && equalFold(after, host)
+}
+
+func equalFold(a, b string) bool { return strings.EqualFold(a, b) }
+
+func isUpgrade(r *http.Request) bool {
+	return r.Method == http.MethodGet && equalFold(r.Header.Get("Upgrade"), "websocket")
+}
+
+// upgrade makes the connection a session. The session gets a goroutine of its own, so that the server's, with its large
+// stack and buffers, can go.
+func (l *Listener) upgrade(w http.ResponseWriter, r *http.Request) {
+	if l.router.Draining() {
+		w.Header().Set("Retry-After", "1")
+		httpError(w, http.StatusServiceUnavailable, "shutting down")
+		return
+	}
+	conn, err := wire.AcceptWebSocket(w, r, wire.WSConfig{
+		ReadLimit: l.cfg.Message, HandshakeTimeout: l.cfg.HeaderTimeout, WriteTimeout: l.cfg.WriteTimeout,
+	})
+	if err != nil {
+		return // answered with an HTTP error
+	}
+	s := newSession(l, conn, l.info(r.RemoteAddr, "websocket"))
+	l.mu.Lock()
+	if l.leaving {
+		l.mu.Unlock()
+		s.end(CloseDrain, wire.CodeGoingAway)
+	} else {
+		l.sessions[s] = struct{}{}
+		l.mu.Unlock()
+	}
+	l.running.Go(func() { l.serveSession(s) })
+}
+
+func (l *Listener) serveSession(s *Session) {
+	h := &l.router.hooks
+	if h.SessionOpened != nil {
+		h.SessionOpened(&s.info)
+	}
+	why, err := s.run()
+	l.mu.Lock()
+	delete(l.sessions, s)
+	l.mu.Unlock()
+	l.router.closes.add(why)
+	if h.SessionClosed != nil {
+		h.SessionClosed(&s.info, why, err)
+	}
+}
+
+// Sessions is the number of WebSocket clients.
+func (l *Listener) Sessions() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.sessions)
+}
+
+// Connections is the number of TCP connections, upgraded or not.
+func (l *Listener) Connections() int { return int(l.open.Load()) }
+
+// Refused is how many TCP connections were closed for being over the limit.
+func (l *Listener) Refused() uint64 { return l.refused.Load() }
+
+// Name is the listener's configured name.
+func (l *Listener) Name() string { return l.cfg.Name }
+
+func (l *Listener) info(remote, protocol string) ClientInfo {
+	n := l.router.sessions.Add(1)
+	return ClientInfo{
+		Session: n, Prefix: l.router.prefix(n), Listener: l.cfg.Name, Remote: remote, Protocol: protocol,
+	}
+}
+
+// connContext gives each TCP connection its place for an HTTP client.
+func (l *Listener) connContext(ctx context.Context, _ net.Conn) context.Context {
+	return context.WithValue(ctx, httpClientKey{}, new(client))
+}
+
+// httpClient returns the session of the request's connection, made at its first POST.
+func (l *Listener) httpClient(r *http.Request) *client {
+	c := r.Context().Value(httpClientKey{}).(*client)
+	if c.target == nil { // requests of one connection come one after the other
+		c.info, c.target, c.limit = l.info(r.RemoteAddr, "http"), l.target, l.cfg.InFlight
+	}
+	return c
+}
+
+// accept wraps ln so that connections are counted, and those over the limit refused.
+func (l *Listener) accept(ln net.Listener) net.Listener {
+	return &counted{wire.Listener(ln, l.cfg.WriteTimeout, func() { l.open.Add(-1) }), l}
+}
+
+type counted struct {
+	net.Listener
+	l *Listener
+}
+
+func (c *counted) Accept() (net.Conn, error) {
+	for {
+		conn, err := c.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c.l.open.Add(1) <= int64(c.l.cfg.Connections) {
+			return conn, nil
+		}
+		c.l.refused.Add(1)
+		_ = conn.Close() // a busy server has no time for a reason
+	}
+}

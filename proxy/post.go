@@ -1,0 +1,197 @@
+package proxy
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/rewrite"
+)
+
+// post is one POST of an HTTP client. Its answer is waited for by the handler's goroutine.
+type post struct {
+	answer chan *wire.Frame // room for the one answer
+}
+
+// reply implements replier.
+func (p *post) reply(_ int, f *wire.Frame, _ *wire.Flusher) { p.answer <- f }
+
+// posting is what a POST borrows while it is forwarded.
+type posting struct {
+	parser  rewrite.Parser
+	flusher wire.Flusher
+	body    bytes.Buffer
+}
+
+var postings = sync.Pool{New: func() any {
+	p := new(posting)
+	p.flusher.Yield = true
+	return p
+}}
+
+func (p *posting) free() {
+	if p.body.Cap() > 64<<10 {
+		return // a pool remembers the largest it ever held
+	}
+	p.body.Reset()
+	postings.Put(p)
+}
+
+// servePost answers a POST: the JSON-RPC response, 204 where none is owed, or an HTTP error.
+func (l *Listener) servePost(w http.ResponseWriter, r *http.Request, c *client) {
+	if !acceptable(r.Header.Get("Content-Type")) {
+		w.Header().Set("Accept-Post", "application/json")
+		httpError(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+		return
+	}
+	p := postings.Get().(*posting)
+	if !l.readBody(w, r, &p.body) {
+		p.free()
+		return
+	}
+	p.parser.Limits = l.cfg.limits()
+	to := &post{answer: make(chan *wire.Frame, 1)}
+	owed, _ := l.router.forward(&inbound{
+		client: c, to: to, parser: &p.parser, flusher: &p.flusher,
+		header: r.Header, limit: l.cfg.BatchReply, frame: p.body.Bytes(),
+	})
+	p.flusher.Flush()
+	p.free()
+	if !owed {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	select {
+	case f := <-to.answer:
+		writeAnswer(w, f)
+	case <-r.Context().Done():
+		l.router.abandon(c) // one request at a time on a connection: all that is pending is this POST's
+	}
+}
+
+// acceptable takes the media types in use for JSON-RPC over HTTP. Anything that a web page can send without asking
+// first is refused.
+func acceptable(contentType string) bool {
+	t, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return false
+	}
+	if cs := params["charset"]; cs != "" && !equalFold(cs, "utf-8") && !equalFold(cs, "utf8") {
+		return false
+	}
+	return t == "application/json" || t == "application/json-rpc" || t == "application/jsonrequest"
+}
+
+// readBody reads and decompresses the body, or answers what is wrong with it and returns false.
+func (l *Listener) readBody(w http.ResponseWriter, r *http.Request, dst *bytes.Buffer) bool {
+	limit := int64(l.cfg.Message)
+	if r.ContentLength > limit {
+		l.refuseBody(w)
+		return false
+	}
+	var body io.Reader = &pacedReader{r: r.Body, c: http.NewResponseController(w), start: time.Now(), idle: l.cfg.BodyTimeout}
+	switch enc := r.Header.Get("Content-Encoding"); {
+	case enc == "" || equalFold(enc, "identity"):
+	case equalFold(enc, "gzip"):
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			httpError(w, http.StatusBadRequest, "body is not gzip")
+			return false
+		}
+		body = z
+	default:
+		w.Header().Set("Accept-Encoding", "gzip")
+		httpError(w, http.StatusUnsupportedMediaType, "Content-Encoding must be gzip or none")
+		return false
+	}
+	n, err := dst.ReadFrom(io.LimitReader(body, limit+1))
+	switch {
+	case n > limit:
+		l.refuseBody(w)
+	case isTimeout(err):
+		httpError(w, http.StatusRequestTimeout, "body came too slowly")
+	case err != nil:
+		httpError(w, http.StatusBadRequest, "body cannot be read")
+	default:
+		return true
+	}
+	return false
+}
+
+// refuseBody answers a body over the limit: 413, and the JSON-RPC error for clients that look there.
+func (l *Listener) refuseBody(w http.ResponseWriter) {
+	f := rewrite.NewFault(rewrite.ReasonTooLarge)
+	l.router.faults.add(f.Reason)
+	w.Header().Set("Connection", "close") // the rest of the body is not worth reading
+	out := faultFrame(nil, f)
+	writeFrame(w, http.StatusRequestEntityTooLarge, out)
+}
+
+// pacedReader bounds how long a body may take: idle, and a second for each 4 KiB that came. A slow but honest upload
+// passes, a byte a second does not.
+type pacedReader struct {
+	r     io.Reader
+	c     *http.ResponseController
+	start time.Time
+	idle  time.Duration
+	n     int64
+}
+
+func (p *pacedReader) Read(b []byte) (int, error) {
+	// Set for each read, since it moves; servers that cannot are the tests' recorders.
+	_ = p.c.SetReadDeadline(p.start.Add(p.idle + time.Duration(p.n)*time.Second/(4<<10)))
+	n, err := p.r.Read(b)
+	p.n += int64(n)
+	if err != nil {
+		_ = p.c.SetReadDeadline(time.Time{})
+	}
+	return n, err
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+func writeAnswer(w http.ResponseWriter, f *wire.Frame) {
+	status := http.StatusOK
+	switch f.Code { // set on faults of idmux's own only
+	case rewrite.CodeParse, rewrite.CodeInvalidRequest:
+		status = http.StatusBadRequest
+	case rewrite.CodeNoUpstream, rewrite.CodeShuttingDown:
+		status = http.StatusServiceUnavailable
+	case rewrite.CodeUpstreamLost, rewrite.CodeResponseTooLarge:
+		status = http.StatusBadGateway
+	case rewrite.CodeTimeout:
+		status = http.StatusGatewayTimeout
+	case rewrite.CodeOverloaded, rewrite.CodeRateLimited:
+		status = http.StatusTooManyRequests
+	case rewrite.CodeInternal:
+		status = http.StatusBadGateway
+	}
+	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
+		w.Header().Set("Retry-After", "1")
+	}
+	writeFrame(w, status, f)
+}
+
+func writeFrame(w http.ResponseWriter, status int, f *wire.Frame) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(f.B)))
+	w.WriteHeader(status)
+	_, _ = w.Write(f.B) // a client that is gone needs no answer
+	f.Release()
+}
+
+func httpError(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	http.Error(w, "idmux: "+text, status)
+}

@@ -1,0 +1,92 @@
+package proxy
+
+import (
+	"sync/atomic"
+
+	"github.com/idmux/idmux/rewrite"
+)
+
+// Drop is why a message was discarded without an answer. The word is the log field and the metric label.
+type Drop string
+
+// Drops of what came from an upstream, and of what came from clients.
+const (
+	DropLate         Drop = "late"          // an answer after its exchange was settled otherwise
+	DropDuplicate    Drop = "duplicate"     // a second answer
+	DropUnknown      Drop = "unknown"       // an answer to an id that was not issued, or too long ago to tell
+	DropWrongConn    Drop = "wrong_conn"    // an answer over another connection than the request
+	DropForeignID    Drop = "foreign_id"    // an answer whose id is none of idmux's
+	DropNullID       Drop = "null_id"       // an answer with id null or none: nobody can be told
+	DropGarbage      Drop = "garbage"       // a frame that is not JSON, or no JSON-RPC message
+	DropUnowned      Drop = "unowned"       // a notification from an upstream that nobody asked for
+	DropNotOwed      Drop = "not_owed"      // a client's answer to nothing
+	DropNoUpstream   Drop = "no_upstream"   // a client's notification while no upstream was up
+	DropClientGone   Drop = "client_gone"   // an answer whose session ended before it could be queued
+	DropNoticeFailed Drop = "notice_failed" // a notification that an HTTP upstream did not take
+)
+
+var drops = []Drop{
+	DropLate, DropDuplicate, DropUnknown, DropWrongConn, DropForeignID, DropNullID, DropGarbage, DropUnowned,
+	DropNotOwed, DropNoUpstream, DropClientGone, DropNoticeFailed,
+}
+
+// CloseReason is why a session ended. The word is the log field and the metric label.
+type CloseReason string
+
+// Reasons of a session's end.
+const (
+	CloseByClient     CloseReason = "client_closed" // with a goodbye
+	CloseLost         CloseReason = "client_lost"   // without one
+	CloseSlowConsumer CloseReason = "slow_consumer" // did not read its answers
+	CloseTooLarge     CloseReason = "too_large"     // a frame over the limit
+	CloseNotText      CloseReason = "not_text"      // a binary message
+	CloseNotUTF8      CloseReason = "not_utf8"      // a text message that is not UTF-8
+	CloseMute         CloseReason = "ping_timeout"  // did not answer a ping
+	CloseDrain        CloseReason = "drain"         // idmux shuts down
+)
+
+var closeReasons = []CloseReason{
+	CloseByClient, CloseLost, CloseSlowConsumer, CloseTooLarge, CloseNotText, CloseNotUTF8, CloseMute, CloseDrain,
+}
+
+// counters count by a fixed set of words, so that nothing from outside becomes a metric label. Safe for concurrent use.
+type counters[K ~string] struct {
+	words []K
+	n     map[K]*atomic.Uint64 // read-only after construction
+}
+
+func newCounters[K ~string](words []K) counters[K] {
+	c := counters[K]{words: words, n: make(map[K]*atomic.Uint64, len(words))}
+	for _, w := range words {
+		c.n[w] = new(atomic.Uint64)
+	}
+	return c
+}
+
+func (c *counters[K]) add(word K) {
+	n := c.n[word]
+	if n == nil {
+		panic("proxy: no counter for " + string(word))
+	}
+	n.Add(1)
+}
+
+func (c *counters[K]) read() map[K]uint64 {
+	m := make(map[K]uint64, len(c.words))
+	for w, n := range c.n {
+		m[w] = n.Load()
+	}
+	return m
+}
+
+// faultReasons are the words under which refused messages and failed exchanges are counted.
+var faultReasons = []rewrite.Reason{
+	rewrite.ReasonParseError, rewrite.ReasonInvalidUTF8, rewrite.ReasonTooLarge, rewrite.ReasonTooDeep,
+	rewrite.ReasonEmptyBatch, rewrite.ReasonBatchTooLarge,
+	rewrite.ReasonNotObject, rewrite.ReasonDuplicateMember, rewrite.ReasonAmbiguousMember, rewrite.ReasonBadVersion,
+	rewrite.ReasonBadID, rewrite.ReasonBadMethod, rewrite.ReasonBadParams, rewrite.ReasonUnexpectedMember,
+	rewrite.ReasonNoMethod,
+	rewrite.ReasonMethodDenied, rewrite.ReasonNoUpstream, rewrite.ReasonUpstreamLost, rewrite.ReasonTimeout,
+	rewrite.ReasonOverloaded, rewrite.ReasonSessionLimit, rewrite.ReasonShuttingDown, rewrite.ReasonResponseTooLarge,
+	rewrite.ReasonBadResponse, rewrite.ReasonUpstreamStatus, rewrite.ReasonClientGone,
+}

@@ -1,0 +1,241 @@
+package proxy
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/rewrite"
+	"github.com/idmux/idmux/upstream"
+)
+
+const (
+	// tick is how often deadlines are looked at, and how exact they are.
+	tick = 25 * time.Millisecond
+	// shards of the pending table; more than enough for the cores of today, see BenchmarkTable.
+	shards = 64
+	// tries bounds how many connections are tried for one request that none of them has taken.
+	tries = 4
+)
+
+// Router is the heart of the proxy: it holds the pending table and translates both ways. Safe for concurrent use.
+type Router struct {
+	cfg     Config
+	hooks   Hooks
+	pending *rewrite.Table[*exchange]
+	targets map[string]*Target // read-only after construction
+
+	now      atomic.Int64 // coarse clock in ns, moved by Run
+	inFlight atomic.Int64
+	draining atomic.Bool
+	sessions atomic.Uint64
+
+	messages counters[Message]
+	drops    counters[Drop]
+	faults   counters[rewrite.Reason]
+	closes   counters[CloseReason]
+
+	mu    sync.Mutex
+	woken chan struct{} // closed when inFlight becomes 0 while draining
+}
+
+// Message is a kind of message that passes, for counting.
+type Message string
+
+// Messages counted.
+const (
+	Requests      Message = "request"
+	Notifications Message = "notification"
+	Responses     Message = "response"
+	Batches       Message = "batch"
+)
+
+// Target is an upstream as the router sees it.
+type Target struct {
+	cfg  TargetConfig
+	pool *upstream.Pool
+}
+
+// Pool returns the target's connections.
+func (t *Target) Pool() *upstream.Pool { return t.pool }
+
+func (t *Target) timeout(method []byte) time.Duration {
+	if len(t.cfg.Methods) > 0 {
+		if d, ok := t.cfg.Methods[string(method)]; ok {
+			return d
+		}
+	}
+	return t.cfg.Timeout
+}
+
+// NewRouter returns a router without targets.
+func NewRouter(cfg Config, hooks Hooks) *Router {
+	if cfg.Instance == "" {
+		cfg.Instance = rewrite.NewInstance()
+	}
+	r := &Router{
+		cfg: cfg, hooks: hooks,
+		pending:  rewrite.NewTable[*exchange](shards, cfg.Late),
+		targets:  make(map[string]*Target),
+		messages: newCounters([]Message{Requests, Notifications, Responses, Batches}),
+		drops:    newCounters(drops),
+		faults:   newCounters(faultReasons),
+		closes:   newCounters(closeReasons),
+	}
+	r.now.Store(time.Now().UnixNano())
+	return r
+}
+
+// AddTarget makes an upstream known; to be called before the first request. The pool must deliver to this router.
+func (r *Router) AddTarget(cfg TargetConfig, pool *upstream.Pool) *Target {
+	t := &Target{cfg: cfg, pool: pool}
+	r.targets[cfg.Name] = t
+	return t
+}
+
+// Run keeps the clock and ends what is overdue, until ctx ends.
+func (r *Router) Run(ctx context.Context) {
+	t := time.NewTicker(tick)
+	defer t.Stop()
+	var keys []rewrite.Key
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		now := time.Now().UnixNano()
+		r.now.Store(now)
+		if r.inFlight.Load() == 0 {
+			continue
+		}
+		keys = r.pending.Collect(keys[:0], func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.deadline <= now })
+		for _, k := range keys {
+			if x, ok := r.pending.Abandon(k); ok {
+				r.abort(k, x, rewrite.ReasonTimeout, nil)
+			}
+		}
+	}
+}
+
+// abort settles an exchange that was taken out of the table with a fault, and keeps its request from being written if
+// it was not yet.
+func (r *Router) abort(k rewrite.Key, x *exchange, why rewrite.Reason, fl *wire.Flusher) {
+	f := rewrite.NewFault(why)
+	f.Sent = x.drop()
+	x.conn.Cancel(k2w(k))
+	r.fail(x, f, fl)
+}
+
+// fail settles with a fault.
+func (r *Router) fail(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
+	r.faults.add(f.Reason)
+	r.settle(x, faultFrame(x.id, f), CallEnd{Fault: f}, fl)
+}
+
+// settle ends an exchange: the one place where a request is answered. The caller has taken x out of the table.
+func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, fl *wire.Flusher) {
+	if x.started != nil {
+		r.hooks.CallEnd(x.started, &end)
+	}
+	if b, ok := x.to.(*batch); ok && !b.room(len(answer.B)) {
+		answer.Release()
+		answer = tooLarge(x.id)
+	}
+	to, slot, c := x.to, x.slot, x.client
+	x.conn.Release()
+	x.free()
+	c.inFlight.Add(-1)
+	r.doneOne()
+	to.reply(slot, answer, fl)
+}
+
+func (r *Router) doneOne() {
+	if r.inFlight.Add(-1) == 0 && r.draining.Load() {
+		r.mu.Lock()
+		if r.woken != nil {
+			close(r.woken)
+			r.woken = nil
+		}
+		r.mu.Unlock()
+	}
+}
+
+// abandon settles everything that c waits for: it has left. Late answers will be recognised, dropped and counted.
+func (r *Router) abandon(c *client) {
+	if c.inFlight.Load() == 0 {
+		return
+	}
+	var keys []rewrite.Key
+	if c.target.cfg.Numbers {
+		keys = r.pending.Collect(nil, func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.client == c })
+	} else {
+		keys = r.pending.CollectScope(nil, c.info.Session)
+	}
+	for _, k := range keys {
+		if x, ok := r.pending.Abandon(k); ok {
+			r.abort(k, x, rewrite.ReasonClientGone, nil)
+		}
+	}
+}
+
+// Drain refuses new requests and waits until none is in flight or ctx ends; it reports how many were left.
+func (r *Router) Drain(ctx context.Context) int {
+	done := make(chan struct{})
+	r.mu.Lock()
+	r.woken = done
+	r.mu.Unlock()
+	r.draining.Store(true)
+	if r.inFlight.Load() == 0 {
+		return 0
+	}
+	select {
+	case <-done:
+	case <-ctx.Done():
+	}
+	return int(r.inFlight.Load())
+}
+
+// Draining reports whether Drain was called.
+func (r *Router) Draining() bool { return r.draining.Load() }
+
+// Ready reports whether every upstream has a connection and new requests are taken.
+func (r *Router) Ready() bool {
+	if r.draining.Load() {
+		return false
+	}
+	for _, t := range r.targets {
+		if !t.pool.Ready() {
+			return false
+		}
+	}
+	return true
+}
+
+// InFlight is the number of requests that wait for an answer.
+func (r *Router) InFlight() int { return int(r.inFlight.Load()) }
+
+// Stats is a snapshot of what was counted since start.
+type Stats struct {
+	InFlight int
+	Messages map[Message]uint64
+	Drops    map[Drop]uint64
+	Faults   map[rewrite.Reason]uint64
+	Closes   map[CloseReason]uint64
+}
+
+// Stats returns what was counted since start.
+func (r *Router) Stats() Stats {
+	return Stats{r.InFlight(), r.messages.read(), r.drops.read(), r.faults.read(), r.closes.read()}
+}
+
+// prefix is what the wire ids of a session begin with.
+func (r *Router) prefix(session uint64) string {
+	id := r.cfg.Instance.AppendText(nil, rewrite.Key{Scope: session, Seq: 1})
+	return string(id[1 : len(id)-len(`-1"`)])
+}
+
+func k2w(k rewrite.Key) [2]uint64 { return [2]uint64{k.Scope, k.Seq} }
+func w2k(w [2]uint64) rewrite.Key { return rewrite.Key{Scope: w[0], Seq: w[1]} }

@@ -1,0 +1,183 @@
+package proxy
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/rewrite"
+)
+
+// closeGrace is how long a client gets to read a goodbye and answer it.
+const closeGrace = time.Second
+
+// Session is one WebSocket client, from upgrade to close. Its reader is the goroutine of run; its answers are written
+// by whoever brings them, as far as the client takes them without waiting.
+type Session struct {
+	client
+
+	// Set at creation, then read-only.
+	router *Router
+	cfg    *ListenerConfig
+	conn   wire.Conn
+	sender *wire.Sender
+
+	// Owned by run.
+	parser  rewrite.Parser
+	flusher wire.Flusher
+
+	// Safe for concurrent use.
+	reads atomic.Uint64 // frames and pongs that came
+	ended sync.Once
+	why   atomic.Pointer[CloseReason] // the first reason given is the one that stays
+
+	// Owned by the listener's keeper.
+	seen  uint64
+	quiet time.Duration
+}
+
+func newSession(l *Listener, conn wire.Conn, info ClientInfo) *Session {
+	s := &Session{
+		client: client{info: info, target: l.target, limit: l.cfg.InFlight},
+		router: l.router, cfg: &l.cfg, conn: conn,
+		sender: wire.NewSender(conn, l.cfg.SendQueue, 16),
+		parser: rewrite.Parser{Limits: l.cfg.limits()},
+	}
+	s.flusher.Yield = true
+	return s
+}
+
+// run serves the client until its connection ends and returns when nothing of the session runs any more.
+func (s *Session) run() (CloseReason, error) {
+	s.conn.Listen(wire.Events{
+		Idle: s.flusher.Flush,
+		Ping: s.pong,
+		Pong: func() { s.reads.Add(1) },
+	})
+	err := s.readLoop()
+	s.flusher.Flush()
+	s.farewell(err)
+	_ = s.conn.Close() // the reason is in err
+	s.sender.Stop()
+	s.router.abandon(&s.client)
+	return *s.why.Load(), err
+}
+
+func (s *Session) readLoop() error {
+	in := inbound{
+		client: &s.client, to: s, parser: &s.parser, flusher: &s.flusher, limit: s.cfg.BatchReply,
+	}
+	for {
+		frame, err := s.conn.ReadFrame()
+		if err != nil {
+			return err
+		}
+		s.reads.Add(1)
+		in.frame = frame
+		if _, fault := s.router.forward(&in); fault.Reason == rewrite.ReasonInvalidUTF8 {
+			s.end(CloseNotUTF8, wire.CodeNotUTF8) // RFC 6455 section 8.1; the error has gone before
+			return errNotUTF8
+		}
+		s.throttle()
+	}
+}
+
+var errNotUTF8 = errors.New("proxy: text message is not UTF-8")
+
+// throttle stops reading while much waits for the client, so that one that asks faster than it reads is slowed down
+// before it has to be evicted.
+func (s *Session) throttle() {
+	if soft := s.cfg.SendQueue / 4; s.sender.Queued() > soft {
+		s.flusher.Flush()
+		s.sender.WaitBelow(soft)
+	}
+}
+
+// farewell records why the session ends and, where the client can still hear it, says goodbye and lets it answer: what
+// it has sent meanwhile is read and dropped, since closing on unread bytes would take the goodbye away from it.
+func (s *Session) farewell(err error) {
+	var goodbye *wire.CloseError
+	switch {
+	case errors.As(err, &goodbye):
+		s.end(CloseByClient, goodbye.Code)
+		return
+	case errors.Is(err, wire.ErrTooLarge):
+		s.end(CloseTooLarge, wire.CodeTooLarge)
+	case errors.Is(err, wire.ErrNotText):
+		s.end(CloseNotText, wire.CodeNotText)
+	case errors.Is(err, errNotUTF8):
+	default:
+		s.end(CloseLost, wire.CodeGoingAway)
+		return
+	}
+	for {
+		_, err := s.conn.ReadFrame()
+		if err != nil && !errors.Is(err, wire.ErrTooLarge) && !errors.Is(err, wire.ErrNotText) {
+			return
+		}
+	}
+}
+
+// end starts the end of the session: a goodbye behind the answers already queued, and a bound for the client's own. Only
+// the first call counts. Safe for concurrent use.
+func (s *Session) end(why CloseReason, code int) {
+	s.ended.Do(func() {
+		s.why.Store(&why)
+		if s.sender.Enqueue(&wire.Frame{Op: wire.Close, Code: code, B: []byte(why)}) == nil {
+			s.sender.Flush()
+		}
+		_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only on a closed connection
+	})
+}
+
+// evict ends a session that cannot be talked to. Safe for concurrent use.
+func (s *Session) evict(why CloseReason, code int) {
+	s.ended.Do(func() {
+		s.why.Store(&why)
+		s.sender.Discard(&wire.Frame{Op: wire.Close, Code: code, B: []byte(why)})
+		_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only on a closed connection
+	})
+}
+
+// reply implements replier. A client that doesn't read its answers is evicted; nobody waits for it.
+func (s *Session) reply(_ int, f *wire.Frame, fl *wire.Flusher) {
+	switch err := s.sender.Enqueue(f); {
+	case err == nil && fl != nil:
+		fl.Add(s.sender)
+	case err == nil:
+		s.sender.Flush()
+	case errors.Is(err, wire.ErrFull):
+		s.evict(CloseSlowConsumer, wire.CodeOverloaded)
+	default:
+		s.router.drop(DropClientGone, s.info.Prefix, nil)
+	}
+}
+
+func (s *Session) pong(payload []byte) {
+	s.reads.Add(1)
+	f := wire.NewFrame()
+	f.Op, f.B = wire.Pong, append(f.B, payload...)
+	if s.sender.Enqueue(f) == nil { // a client that pings without reading misses nothing
+		s.sender.Flush()
+	}
+}
+
+// check is the keeper's look at a session, every so often: it pings a silent client and ends a mute one.
+func (s *Session) check(elapsed time.Duration) {
+	if n := s.reads.Load(); n != s.seen {
+		s.seen, s.quiet = n, 0
+		return
+	}
+	before := s.quiet
+	s.quiet += elapsed
+	switch {
+	case s.quiet >= s.cfg.PingInterval+s.cfg.PongTimeout:
+		s.evict(CloseMute, wire.CodeGoingAway)
+	case s.quiet >= s.cfg.PingInterval && before < s.cfg.PingInterval:
+		if s.sender.Enqueue(&wire.Frame{Op: wire.Ping}) == nil {
+			s.sender.Flush()
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+)
+
+// closeGrace is how long a peer gets to answer a goodbye.
+const closeGrace = time.Second
+
+// errMute is the reason of a connection given up because its peer stopped answering pings.
+var errMute = errors.New("upstream: no answer to a ping")
+
+// stream is the link of a Conn that carries frames both ways.
+type stream struct {
+	conn   wire.Conn
+	sender *wire.Sender
+	reads  atomic.Uint64 // frames and pongs that came; the keeper compares
+	mute   atomic.Bool
+}
+
+func newStream(conn wire.Conn, cfg *Config) *stream {
+	return &stream{conn: conn, sender: wire.NewSender(conn, cfg.Queue, 4096)}
+}
+
+func (s *stream) send(f *wire.Frame, fl *wire.Flusher) error {
+	if err := s.sender.EnqueueWait(f); err != nil {
+		return err
+	}
+	if fl == nil {
+		s.sender.Flush()
+	} else {
+		fl.Add(s.sender)
+	}
+	return nil
+}
+
+// decline is send for the reader, which must not wait.
+func (s *stream) decline(f *wire.Frame, fl *wire.Flusher) error {
+	err := s.sender.Enqueue(f)
+	if err == nil {
+		fl.Add(s.sender)
+	}
+	return err
+}
+
+func (s *stream) cancel([2]uint64) {}
+func (s *stream) ready() bool      { return true }
+
+// serve reads until the connection ends, and returns when nothing of it runs any more.
+func (s *stream) serve(ctx context.Context, c *Conn, recv Receiver, cfg *Config) error {
+	s.conn.Listen(wire.Events{
+		Idle: c.Flusher.Flush,
+		Ping: s.pong,
+		Pong: func() { s.reads.Add(1) },
+	})
+	ended := make(chan struct{})
+	var helpers sync.WaitGroup
+	helpers.Go(func() { s.keep(ctx, ended, cfg) })
+
+	err := s.read(c, recv)
+	close(ended)
+	s.farewell(err)
+	helpers.Wait()
+	_ = s.conn.Close() // the reason is in err
+	s.sender.Stop()
+	if s.mute.Load() {
+		err = errMute
+	} else if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	recv.Lost(c, err)
+	c.Flusher.Flush()
+	return err
+}
+
+func (s *stream) read(c *Conn, recv Receiver) error {
+	for {
+		frame, err := s.conn.ReadFrame()
+		if err != nil {
+			return err
+		}
+		s.reads.Store(s.reads.Load() + 1) // the reader is the only writer
+		recv.Deliver(c, frame)
+	}
+}
+
+// keep pings a silent peer, gives up a mute one, and says goodbye when ctx ends.
+func (s *stream) keep(ctx context.Context, ended <-chan struct{}, cfg *Config) {
+	wait := time.NewTimer(cfg.PingInterval)
+	defer wait.Stop()
+	seen, pinged := s.reads.Load(), false
+	for {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+			s.goodbye(wire.CodeGoingAway)
+			_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only where reading has ended anyway
+			return
+		case <-wait.C:
+		}
+		now := s.reads.Load()
+		switch {
+		case now != seen:
+			seen, pinged = now, false
+		case pinged:
+			s.mute.Store(true)
+			_ = s.conn.Close() // the reader reports the end
+			return
+		default:
+			pinged = true
+			s.control(&wire.Frame{Op: wire.Ping})
+		}
+		if pinged {
+			wait.Reset(cfg.PongTimeout)
+		} else {
+			wait.Reset(cfg.PingInterval)
+		}
+	}
+}
+
+// farewell answers the peer's goodbye, or tells it what it did wrong.
+func (s *stream) farewell(err error) {
+	var goodbye *wire.CloseError
+	switch {
+	case errors.As(err, &goodbye):
+		s.goodbye(goodbye.Code)
+	case errors.Is(err, wire.ErrTooLarge):
+		s.goodbye(wire.CodeTooLarge)
+	case errors.Is(err, wire.ErrNotText):
+		s.goodbye(wire.CodeNotText)
+	}
+}
+
+func (s *stream) goodbye(code int) { s.control(&wire.Frame{Op: wire.Close, Code: code}) }
+
+func (s *stream) pong(payload []byte) {
+	f := wire.NewFrame()
+	f.Op, f.B = wire.Pong, append(f.B, payload...)
+	s.control(f)
+}
+
+// control sends a control frame; one that finds the queue full or closed isn't missed.
+func (s *stream) control(f *wire.Frame) {
+	if s.sender.Enqueue(f) == nil {
+		s.sender.Flush()
+	}
+}
