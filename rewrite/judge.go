@@ -40,7 +40,7 @@ func (p *Parser) judge(b []byte, e *Envelope, f *found) {
 		if reason == "" {
 			reason = p.judgeResponse(b, e, f)
 		}
-	default:
+	case reason == "":
 		reason = ReasonNoMethod
 	}
 	if reason == "" {

@@ -80,6 +80,18 @@ func (t *Table[V]) Put(k Key, conn uint64, v V) {
 	s.pending[k] = entry[V]{conn, v}
 }
 
+// TryPut is Put that reports false, and does nothing, where k is pending already: number-style counters start over.
+func (t *Table[V]) TryPut(k Key, conn uint64, v V) bool {
+	s := t.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.pending[k]; ok {
+		return false
+	}
+	s.pending[k] = entry[V]{conn, v}
+	return true
+}
+
 // Take claims the entry that an answer from conn is for.
 func (t *Table[V]) Take(k Key, conn uint64) (V, Verdict) {
 	s := t.shard(k)
