@@ -1,0 +1,51 @@
+package blackbox
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Config is what a test wants of the configuration file; zero values leave the defaults of idmux.
+type Config struct {
+	Upstream    string        // URL
+	Connections int           // to the upstream
+	CallTimeout time.Duration // until a call is answered with an error
+	Message     int           // bytes of one message from a client
+	InFlight    int           // calls of one session that may wait at a time
+
+	// Down says that the upstream cannot be reached: Start then does not wait for it.
+	Down bool
+}
+
+// yaml is the configuration file. Every address is on the loopback interface, on a port that the system chooses.
+func (c Config) yaml() string {
+	var y strings.Builder
+	line := func(format string, args ...any) { fmt.Fprintf(&y, format+"\n", args...) }
+	line("version: 1")
+	line("admin: { listen: \"127.0.0.1:0\" }")
+	line("listeners:")
+	line("  - name: front")
+	line("    listen: http://127.0.0.1:0")
+	line("    upstream: back")
+	var limits []string
+	if c.Message > 0 {
+		limits = append(limits, fmt.Sprintf("message: %dB", c.Message))
+	}
+	if c.InFlight > 0 {
+		limits = append(limits, fmt.Sprintf("in_flight: %d", c.InFlight))
+	}
+	if limits != nil {
+		line("    limits: { %s }", strings.Join(limits, ", "))
+	}
+	line("upstreams:")
+	line("  - name: back")
+	line("    url: %s", c.Upstream)
+	if c.Connections > 0 {
+		line("    connections: %d", c.Connections)
+	}
+	if c.CallTimeout > 0 {
+		line("    timeouts: { request: %s }", c.CallTimeout)
+	}
+	return y.String()
+}

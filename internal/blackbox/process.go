@@ -1,0 +1,190 @@
+package blackbox
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait for the process. Reaching it is a failure.
+const patience = 60 * time.Second
+
+// Proxy is a running idmux. Its methods are safe for concurrent use.
+type Proxy struct {
+	// Where it listens.
+	HTTP, WS, Admin string
+
+	cmd    *exec.Cmd
+	exited chan struct{} // closed once the process has ended and its output is read
+	failed error         // of Wait, to be read after exited
+
+	mu  sync.Mutex
+	log strings.Builder
+
+	stop sync.Once
+}
+
+// Start runs "idmux serve --config FILE" until the test ends and waits until it is ready. A process that does not end well
+// by SIGTERM, or that reports a data race or a panic, fails the test.
+func Start(tb testing.TB, c Config) *Proxy {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "idmux.yaml")
+	if err := os.WriteFile(file, []byte(c.yaml()), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	p := Run(tb, "serve", "--config", file)
+	if !c.Down {
+		p.awaitReady(tb)
+	}
+	return p
+}
+
+// Run runs idmux with arguments that make it listen, until the test ends, and waits until it has said where.
+func Run(tb testing.TB, args ...string) *Proxy {
+	tb.Helper()
+	p := &Proxy{cmd: exec.Command(Binary(tb), args...), exited: make(chan struct{})}
+	out, in, err := os.Pipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p.cmd.Stdout, p.cmd.Stderr = in, in
+	if err := p.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	_ = in.Close()
+	listens, admin := make(chan string, 1), make(chan string, 1)
+	go func() {
+		p.read(out, listens, admin)
+		p.failed = p.cmd.Wait()
+		close(p.exited)
+	}()
+	tb.Cleanup(func() { p.Stop(tb) })
+	p.HTTP = p.awaitLine(tb, "where it listens", listens)
+	p.Admin = p.awaitLine(tb, "where its admin port is", admin)
+	p.WS = "ws" + strings.TrimPrefix(p.HTTP, "http")
+	return p
+}
+
+var (
+	listenLine = regexp.MustCompile(`listening on (http://[0-9a-z.:\[\]]+)`)
+	adminLine  = regexp.MustCompile(`admin on (http://[0-9a-z.:\[\]]+)`)
+)
+
+// read keeps the output and hands on the first of each address in it.
+func (p *Proxy) read(out *os.File, listens, admin chan<- string) {
+	defer func() { _ = out.Close() }()
+	lines := bufio.NewReader(out)
+	for {
+		line, err := lines.ReadString('\n')
+		p.mu.Lock()
+		p.log.WriteString(line)
+		p.mu.Unlock()
+		give(listenLine.FindStringSubmatch(line), listens)
+		give(adminLine.FindStringSubmatch(line), admin)
+		if err != nil {
+			return
+		}
+	}
+}
+
+func give(match []string, to chan<- string) {
+	if match == nil {
+		return
+	}
+	select {
+	case to <- match[1]:
+	default:
+	}
+}
+
+func (p *Proxy) awaitLine(tb testing.TB, what string, line <-chan string) string {
+	tb.Helper()
+	select {
+	case address := <-line:
+		return address
+	case <-p.exited:
+		tb.Fatalf("idmux ended (%v) without saying %s:\n%s", p.failed, what, p.Log())
+	case <-time.After(patience):
+		tb.Fatalf("idmux did not say %s:\n%s", what, p.Log())
+	}
+	return ""
+}
+
+// awaitReady asks the admin port until it says that the upstream is there.
+func (p *Proxy) awaitReady(tb testing.TB) {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for p.Ready(ctx) != http.StatusOK {
+		select {
+		case <-again.C:
+		case <-p.exited:
+			tb.Fatalf("idmux ended (%v) before it was ready:\n%s", p.failed, p.Log())
+		case <-ctx.Done():
+			tb.Fatalf("idmux did not get ready:\n%s", p.Log())
+		}
+	}
+}
+
+// Ready is the status of /readyz on the admin port, 0 where it cannot be asked.
+func (p *Proxy) Ready(ctx context.Context) int {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Admin+"/readyz", nil)
+	if err != nil {
+		return 0
+	}
+	r.Close = true // leaves no idle connection behind
+	res, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return 0
+	}
+	_ = res.Body.Close()
+	return res.StatusCode
+}
+
+// PID is the process.
+func (p *Proxy) PID() int { return p.cmd.Process.Pid }
+
+// Log is everything that the process has printed so far.
+func (p *Proxy) Log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// Signal sends a signal, which a process that has ended does not get.
+func (p *Proxy) Signal(s os.Signal) { _ = p.cmd.Process.Signal(s) }
+
+// Exited is closed when the process has ended.
+func (p *Proxy) Exited() <-chan struct{} { return p.exited }
+
+// Stop ends the process by SIGTERM and checks how it went. Further calls do nothing.
+func (p *Proxy) Stop(tb testing.TB) {
+	tb.Helper()
+	p.stop.Do(func() {
+		p.Signal(syscall.SIGTERM)
+		select {
+		case <-p.exited:
+		case <-time.After(patience):
+			_ = p.cmd.Process.Kill()
+			<-p.exited
+			tb.Errorf("idmux did not end by SIGTERM:\n%s", p.Log())
+		}
+		log := p.Log()
+		if p.failed != nil || strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic: ") {
+			tb.Errorf("idmux ended badly: %v\n%s", p.failed, log)
+		} else if tb.Failed() {
+			tb.Logf("idmux printed:\n%s", log)
+		}
+	})
+}
