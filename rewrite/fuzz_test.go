@@ -1,0 +1,453 @@
+package rewrite
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// seedFrames gives a fuzz target the frames of the other tests to start from.
+func seedFrames(f *testing.F) {
+	for _, c := range readCases(f) {
+		if c.Kind == "raw" && c.Transport != "content-length" {
+			f.Add([]byte(c.Input))
+		}
+	}
+	for _, text := range append(goodSyntax, badSyntax...) {
+		f.Add([]byte(`{"jsonrpc":"2.0","id":1,"method":"m","params":[` + text + `],"x":` + text + `}`))
+	}
+	for _, name := range []string{`ID`, `i\u0064`, `\u0131d`, `İd`, `id\u0000`, `paramſ`, `__proto__`, `\ud800`, `METHOD\u0000x`} {
+		f.Add([]byte(`{"` + name + `":"b-7","jsonrpc":"2.0","id":1,"method":"m"}`))
+		f.Add([]byte(`[{"jsonrpc":"2.0","method":"m","` + name + `":[]},{"id":2,"` + name + `":1,"result":3}]`))
+	}
+}
+
+// roomy limits are the standard library's: nothing but the depth matters.
+var roomy = Limits{Size: 1 << 30, Depth: 10000, Batch: 1 << 30, ID: 1 << 30, Method: 1 << 30}
+
+// pair is a member as the standard library finds it.
+type pair struct {
+	raw   string // the name's spelling
+	name  string // unescaped
+	value string // the value's token
+}
+
+// pairs takes an object apart, nil if text is none.
+func pairs(t *testing.T, text []byte) []pair {
+	d := json.NewDecoder(bytes.NewReader(text))
+	if open, err := d.Token(); err != nil || open != json.Delim('{') {
+		return nil
+	}
+	all := []pair{}
+	for d.More() {
+		before := d.InputOffset()
+		name, err := d.Token()
+		if err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		raw := string(text[before:d.InputOffset()])
+		raw = raw[strings.IndexByte(raw, '"')+1 : len(raw)-1]
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			t.Fatalf("%q: %v", text, err)
+		}
+		all = append(all, pair{raw, name.(string), string(value)})
+	}
+	return all
+}
+
+// elements returns the messages of a frame that is JSON.
+func elements(t *testing.T, frame []byte) (batch bool, all []json.RawMessage) {
+	frame = bytes.TrimSpace(frame)
+	if frame[0] != '[' {
+		return false, []json.RawMessage{frame}
+	}
+	if err := json.Unmarshal(frame, &all); err != nil {
+		t.Fatal(err)
+	}
+	return true, all
+}
+
+// verdict is the rules for one message of a client, written without regard to
+// speed: the kind, and whether the id may be echoed if it is invalid.
+func verdict(members []pair) (kind Kind, echo bool) {
+	count, value := map[string]int{}, map[string]string{}
+	ambiguous := false
+	for _, m := range members {
+		count[m.name]++
+		value[m.name] = m.value
+		ambiguous = ambiguous || isAmbiguous(m)
+	}
+	id := value["id"]
+	echo = count["id"] == 1 && strings.IndexByte(`"-0123456789n`, id[0]) >= 0
+	twice := false
+	for name := range reservedNames {
+		twice = twice || count[name] > 1
+	}
+	has := func(name string) bool { return count[name] > 0 }
+	var method, version string
+	_ = json.Unmarshal([]byte(value["method"]), &method) // not a string: stays empty
+	_ = json.Unmarshal([]byte(value["jsonrpc"]), &version)
+	params := value["params"]
+	switch answers := has("result") || has("error"); {
+	case twice || ambiguous || has("id") && !echo && (has("method") || !answers):
+	case !has("method") && answers:
+		return Response, echo
+	case !has("method") || answers || method == "" || halfSurrogate(value["method"]) || strings.Contains(method, "\x00"):
+	case version != "2.0" || params != "" && !strings.ContainsRune("[{n", rune(params[0])):
+	case has("id"):
+		return Request, echo
+	default:
+		return Notification, echo
+	}
+	return Invalid, echo
+}
+
+var reservedNames = map[string]bool{"jsonrpc": true, "id": true, "method": true, "params": true, "result": true, "error": true}
+
+// isAmbiguous says whether some reader takes m for a reserved member that it
+// is not.
+func isAmbiguous(m pair) bool {
+	if reservedNames[m.name] {
+		return false
+	}
+	if m.name == "__proto__" || halfSurrogate(m.raw) {
+		return true
+	}
+	cut, _, _ := strings.Cut(m.name, "\x00")
+	for name := range reservedNames {
+		for _, read := range caseless(cut) {
+			if read == name {
+				return true
+			}
+		}
+		if strings.EqualFold(cut, name) {
+			return true
+		}
+	}
+	return strings.EqualFold(cut, "__proto__")
+}
+
+// caseless returns what readers without regard to case compare name as.
+func caseless(name string) []string {
+	simple := strings.Map(func(r rune) rune {
+		least := r
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			least = min(least, f)
+		}
+		return unicode.ToLower(least)
+	}, name)
+	lower := strings.Map(unicode.ToLower, name)
+	upper := strings.Map(unicode.ToUpper, name)
+	return []string{name, simple, lower, strings.Map(unicode.ToLower, upper), strings.Map(unicode.ToLower, strings.Map(unicode.ToUpper, lower))}
+}
+
+// halfSurrogate says whether a spelling has half a surrogate pair: the
+// standard library decodes those to U+FFFD.
+func halfSurrogate(raw string) bool {
+	raw = strings.TrimSuffix(strings.TrimPrefix(raw, `"`), `"`)
+	for len(raw) > 0 {
+		size := 1
+		if raw[0] == '\\' {
+			size = 2
+			if raw[1] == 'u' {
+				size = 6
+				if len(raw) >= 12 && raw[6:8] == `\u` && decode(raw[:12]) != "\ufffd\ufffd" && isHigh(raw[:6]) {
+					size = 12
+				} else if decode(raw[:6]) == "\ufffd" && !strings.EqualFold(raw[2:6], "fffd") {
+					return true
+				}
+			}
+		}
+		raw = raw[size:]
+	}
+	return false
+}
+
+// isHigh says whether an escape is the first half of a surrogate pair: behind
+// it, the second half makes one character.
+func isHigh(escape string) bool { return utf8.RuneCountInString(decode(escape+`\udc00`)) == 1 }
+
+func decode(body string) string {
+	var s string
+	if err := json.Unmarshal([]byte(`"`+body+`"`), &s); err != nil {
+		panic(err)
+	}
+	return s
+}
+
+// FuzzParse compares every verdict with the standard library's reading of the
+// frame and with the rules as verdict has them.
+func FuzzParse(f *testing.F) {
+	seedFrames(f)
+	p := Parser{Limits: roomy}
+	lenient := Parser{Limits: roomy, Peer: Server}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		batch, envs, fault := p.Parse(frame)
+		text := utf8.Valid(frame)
+		if !json.Valid(frame) || !text {
+			if fault.Code != CodeParse || (fault.Reason == ReasonInvalidUTF8) == text {
+				t.Fatalf("%q: %v", frame, fault)
+			}
+			return
+		}
+		wantBatch, messages := elements(t, frame)
+		if len(messages) == 0 {
+			if fault.Reason != ReasonEmptyBatch {
+				t.Fatalf("%q: %v", frame, fault)
+			}
+			return
+		}
+		if !fault.Ok() || batch != wantBatch || len(envs) != len(messages) {
+			t.Fatalf("%q: %v, batch %v, %d messages", frame, fault, batch, len(envs))
+		}
+		for i := range envs {
+			checkMessage(t, frame, &envs[i], messages[i])
+		}
+		if _, envs, fault := lenient.Parse(frame); !fault.Ok() || len(envs) != len(messages) {
+			t.Fatalf("%q: from a server: %v, %d messages", frame, fault, len(envs))
+		}
+	})
+}
+
+func checkMessage(t *testing.T, frame []byte, e *Envelope, message json.RawMessage) {
+	if !bytes.Equal(e.Msg.Of(frame), message) {
+		t.Fatalf("%q: the message is at %q", message, e.Msg.Of(frame))
+	}
+	members := pairs(t, message)
+	kind, echo := verdict(members)
+	if e.Kind != kind || e.Kind == Invalid && e.EchoID != echo || (e.Kind == Invalid) != !e.Fault.Ok() && e.Kind != Response {
+		t.Fatalf("%q: %v, echo %v, %v; want %v, echo %v", message, e.Kind, e.EchoID, e.Fault, kind, echo)
+	}
+	if !echo && e.Kind == Invalid && e.ID.Ok() {
+		t.Fatalf("%q: has the id %q", message, e.ID.Of(frame))
+	}
+	spans := map[string]Span{"jsonrpc": e.Version, "id": e.ID, "method": e.Method, "params": e.Params, "result": e.Result, "error": e.Error}
+	values := map[string]string{}
+	for _, m := range members {
+		if _, twice := values[m.name]; twice {
+			return // any of them will do
+		}
+		values[m.name] = m.value
+	}
+	for name, span := range spans {
+		switch {
+		case name == "id" && (e.Kind == Invalid && !echo || e.Kind == Response && !e.Fault.Ok()):
+			if span.Ok() {
+				t.Fatalf("%q: has the id %q", message, span.Of(frame))
+			}
+		case string(span.Of(frame)) != values[name]:
+			t.Fatalf("%q: %s is at %q", message, name, span.Of(frame))
+		}
+	}
+}
+
+// FuzzRebuild reads what would be forwarded in all the careless ways that
+// readers are known for. None may see another id or method than idmux.
+func FuzzRebuild(f *testing.F) {
+	seedFrames(f)
+	p := Parser{Limits: roomy}
+	wireID := []byte(`"k7qd.a-1"`)
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		_, envs, _ := p.Parse(frame)
+		for i := range envs {
+			e := &envs[i]
+			if e.Kind != Request && e.Kind != Notification {
+				continue
+			}
+			want := map[string]string{"jsonrpc": `"2.0"`, "params": string(e.Params.Of(frame))}
+			var id []byte
+			if e.Kind == Request {
+				id, want["id"] = wireID, string(wireID)
+			}
+			out := p.AppendRequest(nil, frame, e, id)
+			method := string(p.Name(frame, e))
+			want["method"] = string(appendQuoted(nil, method))
+			if !json.Valid(out) || !utf8.Valid(out) {
+				t.Fatalf("%q: becomes %q", frame, out)
+			}
+			for _, read := range readings(pairs(t, out)) {
+				for name := range reservedNames {
+					if got := read(name); got != want[name] {
+						t.Fatalf("%q\nbecomes %q\nwhere %s may be read as %s, not %s", frame, out, name, got, want[name])
+					}
+				}
+			}
+			checkDecoder(t, out, method, id)
+		}
+	})
+}
+
+// readings returns the ways to look up a member: which names are equal, and
+// which of several wins.
+func readings(members []pair) (all []func(name string) string) {
+	cut := func(s string) string { s, _, _ = strings.Cut(s, "\x00"); return s }
+	spellings := []func(pair) string{
+		func(m pair) string { return m.raw },
+		func(m pair) string { return m.name },
+		func(m pair) string { return cut(m.name) },
+		func(m pair) string { return strings.ReplaceAll(m.name, "\ufffd", "") },
+	}
+	equals := []func(a, b string) bool{
+		func(a, b string) bool { return a == b },
+		strings.EqualFold,
+		func(a, b string) bool { return strings.ToLower(a) == b },
+		func(a, b string) bool { return strings.ToUpper(a) == strings.ToUpper(b) },
+	}
+	for _, spelling := range spellings {
+		for _, equal := range equals {
+			for _, last := range []bool{false, true} {
+				all = append(all, func(name string) (value string) {
+					for _, m := range members {
+						if equal(spelling(m), name) && (last || value == "") {
+							value = m.value
+						}
+					}
+					return value
+				})
+			}
+		}
+	}
+	return all
+}
+
+// checkDecoder reads a rebuilt request with the standard library, which takes
+// the last of several members and has no regard to case.
+func checkDecoder(t *testing.T, out []byte, method string, id []byte) {
+	var e struct {
+		ID     json.RawMessage
+		Method string
+	}
+	if err := json.Unmarshal(out, &e); err != nil || e.Method != method || !bytes.Equal(e.ID, id) {
+		t.Fatalf("%q: decoded to %q under %s: %v", out, e.Method, e.ID, err)
+	}
+	var m map[string]json.RawMessage
+	if err := json.Unmarshal(out, &m); err != nil || !bytes.Equal(m["id"], id) || m["__proto__"] != nil {
+		t.Fatalf("%q: decoded to a map with the id %s: %v", out, m["id"], err)
+	}
+	if before, _, found := strings.Cut(e.Method, "\x00"); found {
+		t.Fatalf("%q: some read the method %q", out, before)
+	}
+}
+
+// FuzzRoundTrip sends a request up and its answer down, and splices answers.
+func FuzzRoundTrip(f *testing.F) {
+	seedFrames(f)
+	f.Add([]byte(`{"result":[1,{"id":2}],"\u0069d":"x","error":null}`))
+	client, up, server := Parser{Limits: roomy}, Parser{Limits: roomy}, Parser{Limits: roomy, Peer: Server}
+	wireID := []byte(`"k7qd.a-1"`)
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		_, envs, _ := client.Parse(frame)
+		for i := range envs {
+			if e := &envs[i]; e.Kind == Request || e.Kind == Notification {
+				thereAndBack(t, &client, &up, frame, e, wireID)
+			}
+		}
+		_, envs, _ = server.Parse(frame)
+		for i := range envs {
+			if e := &envs[i]; e.Kind == Response {
+				spliceAndBack(t, &up, frame, e, wireID)
+			}
+		}
+	})
+}
+
+// thereAndBack rebuilds e, reads that as a backend does, and rebuilds it again
+// under the first id: all that matters must be what it was.
+func thereAndBack(t *testing.T, client, up *Parser, frame []byte, e *Envelope, wireID []byte) {
+	if e.Kind == Notification {
+		wireID = nil
+	}
+	out := client.AppendRequest(nil, frame, e, wireID)
+	_, seen, fault := up.Parse(out)
+	if !fault.Ok() || len(seen) != 1 || seen[0].Kind != e.Kind {
+		t.Fatalf("%q: becomes %q: %v", frame, out, fault)
+	}
+	got := &seen[0]
+	if !bytes.Equal(got.ID.Of(out), wireID) || !bytes.Equal(up.Name(out, got), client.Name(frame, e)) || !bytes.Equal(got.Params.Of(out), e.Params.Of(frame)) {
+		t.Fatalf("%q: becomes %q", frame, out)
+	}
+	if again := up.AppendRequest(nil, out, got, wireID); !bytes.Equal(again, out) {
+		t.Fatalf("%q: becomes %q, and that %q", frame, out, again)
+	}
+	back := up.AppendRequest(nil, out, got, e.ID.Of(frame))
+	if direct := client.AppendRequest(nil, frame, e, e.ID.Of(frame)); !bytes.Equal(back, direct) {
+		t.Fatalf("%q: comes back as %q, not %q", frame, back, direct)
+	}
+	if kept, all := len(extrasOf(t, out)), len(extrasOf(t, e.Msg.Of(frame))); kept != all {
+		t.Fatalf("%q: becomes %q, with %d of %d unknown members", frame, out, kept, all)
+	}
+}
+
+func extrasOf(t *testing.T, message []byte) (extras []pair) {
+	for _, m := range pairs(t, message) {
+		if !reservedNames[m.name] {
+			extras = append(extras, m)
+		}
+	}
+	return extras
+}
+
+// spliceAndBack replaces the id of a response, and puts it back.
+func spliceAndBack(t *testing.T, p *Parser, frame []byte, e *Envelope, id []byte) {
+	message := e.Msg.Of(frame)
+	spliced := AppendResponse(nil, frame, e, id)
+	p.Peer = Server
+	defer func() { p.Peer = Client }()
+	_, seen, fault := p.Parse(spliced)
+	if !fault.Ok() || len(seen) != 1 || seen[0].Kind != Response || !bytes.Equal(seen[0].ID.Of(spliced), id) {
+		t.Fatalf("%q: becomes %q: %v", message, spliced, fault)
+	}
+	if !e.ID.Ok() {
+		if len(spliced) != len(message)+len(`"id":,`)+len(id) {
+			t.Fatalf("%q: becomes %q", message, spliced)
+		}
+		return
+	}
+	if back := AppendResponse(nil, spliced, &seen[0], e.ID.Of(frame)); !bytes.Equal(back, message) {
+		t.Fatalf("%q: comes back as %q", message, back)
+	}
+	if same := AppendResponse(nil, frame, e, e.ID.Of(frame)); !bytes.Equal(same, message) {
+		t.Fatalf("%q: is spliced to %q under its own id", message, same)
+	}
+}
+
+// FuzzWireID: our ids parse to what they were made of, and nothing else does.
+func FuzzWireID(f *testing.F) {
+	for _, tok := range []string{`"k7qd.a-1"`, `"k7qd.ba-17"`, `17`, `"17"`, `017`, `"k7qd.aa-1"`, `"k7qd.a-01"`, `1e1`, `"\u006b7qd.a-1"`, `null`} {
+		f.Add("k7qd", uint64(1), uint64(17), []byte(tok))
+	}
+	f.Add("1", uint64(MaxScope), uint64(MaxSeq), []byte(`"1.a-1"`))
+	f.Add("-", uint64(1<<40), uint64(1<<31), []byte(`"-.--1"`))
+	f.Fuzz(func(t *testing.T, tag string, scope, seq uint64, tok []byte) {
+		instance, err := ParseInstance(tag)
+		if err != nil {
+			instance = "k7qd"
+		}
+		if key, ok := instance.ParseID(tok, scope); ok {
+			text, number := string(tok), string(tok)
+			if key.Scope&NumberScope != 0 {
+				text = string(AppendNumber(nil, key))
+				number = `"` + text + `"`
+			} else {
+				text = string(instance.AppendText(nil, key))
+				number = text
+			}
+			if string(tok) != text && string(tok) != number {
+				t.Fatalf("%q reads as %v, which is spelled %s", tok, key, text)
+			}
+		}
+		key := Key{scope % (MaxScope + 1), seq%MaxSeq + 1}
+		text := instance.AppendText(nil, key)
+		if got, ok := instance.ParseID(text, 9); !ok || got != key || len(text) > 34 || !json.Valid(text) {
+			t.Fatalf("%v is spelled %s, which reads as %v, %v", key, text, got, ok)
+		}
+		key = Key{scope | NumberScope, seq%MaxNumber + 1}
+		if got, ok := instance.ParseID(AppendNumber(nil, key), scope); !ok || got != key {
+			t.Fatalf("%v reads as %v, %v", key, got, ok)
+		}
+	})
+}
