@@ -73,7 +73,7 @@ func (r *Router) answer(x *exchange, frame []byte, e *rewrite.Envelope, fl *wire
 		r.fail(x, f, fl)
 		return
 	}
-	r.messages.add(Responses)
+	r.responses.Add(1)
 	out := wire.NewFrame()
 	out.B = rewrite.AppendResponse(out.B, frame, e, x.id)
 	end := CallEnd{}

@@ -38,7 +38,7 @@ func (r *Router) forward(in *inbound) (owed bool, fault rewrite.Fault) {
 
 // split forwards a batch member by member. All share one deadline, the latest that a member's method has.
 func (r *Router) split(in *inbound, envs []rewrite.Envelope) (owed bool) {
-	r.messages.add(Batches)
+	r.batches.Add(1)
 	b := newBatch(in.to, 0, len(envs), in.limit)
 	var deadline int64
 	for i := range envs {
@@ -90,7 +90,7 @@ func (r *Router) refuse(f rewrite.Fault, id []byte, to replier, slot int, fl *wi
 
 // request registers a request and sends it: first the table, then the wire, since the answer may be quick.
 func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int, deadline int64) {
-	r.messages.add(Requests)
+	r.requests.Add(1)
 	id := e.ID.Of(in.frame)
 	if why := r.admit(in.client); why != "" {
 		r.refuse(rewrite.NewFault(why), id, to, slot, in.flusher)
@@ -182,7 +182,7 @@ func (r *Router) again(x *exchange) {
 
 // notify passes a notification on. There is nobody to tell if that fails.
 func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
-	r.messages.add(Notifications)
+	r.notifications.Add(1)
 	for range tries {
 		conn := in.client.pick()
 		if conn == nil {

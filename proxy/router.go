@@ -32,25 +32,18 @@ type Router struct {
 	draining atomic.Bool
 	sessions atomic.Uint64
 
-	messages counters[Message]
-	drops    counters[Drop]
-	faults   counters[rewrite.Reason]
-	closes   counters[CloseReason]
+	requests      atomic.Uint64
+	notifications atomic.Uint64
+	responses     atomic.Uint64
+	batches       atomic.Uint64
+
+	drops  counters[Drop]
+	faults counters[rewrite.Reason]
+	closes counters[CloseReason]
 
 	mu    sync.Mutex
 	woken chan struct{} // closed when inFlight becomes 0 while draining
 }
-
-// Message is a kind of message that passes, for counting.
-type Message string
-
-// Messages counted.
-const (
-	Requests      Message = "request"
-	Notifications Message = "notification"
-	Responses     Message = "response"
-	Batches       Message = "batch"
-)
 
 // Target is an upstream as the router sees it.
 type Target struct {
@@ -77,12 +70,11 @@ func NewRouter(cfg Config, hooks Hooks) *Router {
 	}
 	r := &Router{
 		cfg: cfg, hooks: hooks,
-		pending:  rewrite.NewTable[*exchange](shards, cfg.Late),
-		targets:  make(map[string]*Target),
-		messages: newCounters([]Message{Requests, Notifications, Responses, Batches}),
-		drops:    newCounters(drops),
-		faults:   newCounters(faultReasons),
-		closes:   newCounters(closeReasons),
+		pending: rewrite.NewTable[*exchange](shards, cfg.Late),
+		targets: make(map[string]*Target),
+		drops:   newCounters(drops),
+		faults:  newCounters(faultReasons),
+		closes:  newCounters(closeReasons),
 	}
 	r.now.Store(time.Now().UnixNano())
 	return r
@@ -201,34 +193,31 @@ func (r *Router) Drain(ctx context.Context) int {
 // Draining reports whether Drain was called.
 func (r *Router) Draining() bool { return r.draining.Load() }
 
-// Ready reports whether every upstream has a connection and new requests are taken.
-func (r *Router) Ready() bool {
-	if r.draining.Load() {
-		return false
-	}
-	for _, t := range r.targets {
-		if !t.pool.Ready() {
-			return false
-		}
-	}
-	return true
-}
-
 // InFlight is the number of requests that wait for an answer.
 func (r *Router) InFlight() int { return int(r.inFlight.Load()) }
 
 // Stats is a snapshot of what was counted since start.
 type Stats struct {
-	InFlight int
-	Messages map[Message]uint64
-	Drops    map[Drop]uint64
-	Faults   map[rewrite.Reason]uint64
-	Closes   map[CloseReason]uint64
+	InFlight int // requests that wait for an answer now
+
+	Requests      uint64 // of clients, accepted or refused
+	Notifications uint64 // of clients
+	Responses     uint64 // of upstreams, given to their owners
+	Batches       uint64 // of clients
+
+	Drops  map[Drop]uint64
+	Faults map[rewrite.Reason]uint64
+	Closes map[CloseReason]uint64
 }
 
 // Stats returns what was counted since start.
 func (r *Router) Stats() Stats {
-	return Stats{r.InFlight(), r.messages.read(), r.drops.read(), r.faults.read(), r.closes.read()}
+	return Stats{
+		InFlight: r.InFlight(),
+		Requests: r.requests.Load(), Notifications: r.notifications.Load(),
+		Responses: r.responses.Load(), Batches: r.batches.Load(),
+		Drops: r.drops.read(), Faults: r.faults.read(), Closes: r.closes.read(),
+	}
 }
 
 // prefix is what the wire ids of a session begin with.

@@ -29,7 +29,7 @@ type Session struct {
 	flusher wire.Flusher
 
 	// Safe for concurrent use.
-	reads atomic.Uint64 // frames and pongs that came
+	reads atomic.Uint64 // how often bytes came
 	ended sync.Once
 	why   atomic.Pointer[CloseReason] // the first reason given is the one that stays
 
@@ -52,9 +52,8 @@ func newSession(l *Listener, conn wire.Conn, info ClientInfo) *Session {
 // run serves the client until its connection ends and returns when nothing of the session runs any more.
 func (s *Session) run() (CloseReason, error) {
 	s.conn.Listen(wire.Events{
-		Idle: s.flusher.Flush,
+		Idle: s.dry,
 		Ping: s.pong,
-		Pong: func() { s.reads.Add(1) },
 	})
 	err := s.readLoop()
 	s.flusher.Flush()
@@ -74,23 +73,22 @@ func (s *Session) readLoop() error {
 		if err != nil {
 			return err
 		}
-		s.reads.Add(1)
 		in.frame = frame
 		if _, fault := s.router.forward(&in); fault.Reason == rewrite.ReasonInvalidUTF8 {
 			s.end(CloseNotUTF8, wire.CodeNotUTF8) // RFC 6455 section 8.1; the error has gone before
 			return errNotUTF8
 		}
-		s.throttle()
 	}
 }
 
 var errNotUTF8 = errors.New("proxy: text message is not UTF-8")
 
-// throttle stops reading while much waits for the client, so that one that asks faster than it reads is slowed down
-// before it has to be evicted.
-func (s *Session) throttle() {
+// dry is called before each wait for the client, and so at least once for each read. It stops reading while much waits
+// to be taken, so that a client that asks faster than it reads is slowed down before it has to be evicted.
+func (s *Session) dry() {
+	s.reads.Add(1)
+	s.flusher.Flush()
 	if soft := s.cfg.SendQueue / 4; s.sender.Queued() > soft {
-		s.flusher.Flush()
 		s.sender.WaitBelow(soft)
 	}
 }
@@ -156,7 +154,6 @@ func (s *Session) reply(_ int, f *wire.Frame, fl *wire.Flusher) {
 }
 
 func (s *Session) pong(payload []byte) {
-	s.reads.Add(1)
 	f := wire.NewFrame()
 	f.Op, f.B = wire.Pong, append(f.B, payload...)
 	if s.sender.Enqueue(f) == nil { // a client that pings without reading misses nothing

@@ -20,7 +20,7 @@ var errMute = errors.New("upstream: no answer to a ping")
 type stream struct {
 	conn   wire.Conn
 	sender *wire.Sender
-	reads  atomic.Uint64 // frames and pongs that came; the keeper compares
+	reads  atomic.Uint64 // how often bytes came; the keeper compares
 	mute   atomic.Bool
 }
 
@@ -55,9 +55,11 @@ func (s *stream) ready() bool      { return true }
 // serve reads until the connection ends, and returns when nothing of it runs any more.
 func (s *stream) serve(ctx context.Context, c *Conn, recv Receiver, cfg *Config) error {
 	s.conn.Listen(wire.Events{
-		Idle: c.Flusher.Flush,
+		Idle: func() {
+			s.reads.Add(1)
+			c.Flusher.Flush()
+		},
 		Ping: s.pong,
-		Pong: func() { s.reads.Add(1) },
 	})
 	ended := make(chan struct{})
 	var helpers sync.WaitGroup
@@ -85,7 +87,6 @@ func (s *stream) read(c *Conn, recv Receiver) error {
 		if err != nil {
 			return err
 		}
-		s.reads.Store(s.reads.Load() + 1) // the reader is the only writer
 		recv.Deliver(c, frame)
 	}
 }

@@ -26,6 +26,7 @@ type Sender struct {
 
 	mu      sync.Mutex
 	cond    sync.Cond // on mu; room was made, or the holder of busy left
+	waiters int       // on cond
 	queue   []*Frame
 	bytes   int  // queued, being written, or buffered in conn
 	busy    bool // somebody writes; the holder owns the fields below
@@ -76,7 +77,7 @@ func (s *Sender) EnqueueWait(f *Frame) error {
 			s.mu.Lock()
 			continue
 		}
-		s.cond.Wait()
+		s.waitLocked()
 	}
 	if s.closed || s.last {
 		s.mu.Unlock()
@@ -108,7 +109,7 @@ func (s *Sender) Discard(f *Frame) {
 	} else {
 		s.put(f)
 	}
-	s.cond.Broadcast()
+	s.wakeLocked()
 	s.mu.Unlock()
 	for _, q := range rest {
 		q.Release()
@@ -126,7 +127,7 @@ func (s *Sender) WaitBelow(n int) {
 			s.mu.Lock()
 			continue
 		}
-		s.cond.Wait()
+		s.waitLocked()
 	}
 	s.mu.Unlock()
 }
@@ -142,91 +143,88 @@ func (s *Sender) Queued() int {
 // of the sender's. A failed write ends the connection: its reader sees it.
 func (s *Sender) Flush() {
 	s.mu.Lock()
-	if s.busy || s.closed || (len(s.queue) == 0 && s.conn.Buffered() == 0) {
+	if s.busy || !s.takeLocked() {
 		s.mu.Unlock() // nothing to do, or the holder of busy looks again before it leaves
 		return
 	}
 	s.busy = true
 	s.mu.Unlock()
-
-	for {
-		done, err := s.write(false)
-		if err != nil {
-			s.fail()
-			return
-		}
-		if !done {
-			s.writers.Go(s.drain) // busy is handed over
-			return
-		}
-		if s.leave() {
-			return
-		}
-	}
+	s.work(false)
 }
 
 // drain is the goroutine for a peer that does not keep up; it holds busy.
-func (s *Sender) drain() {
+func (s *Sender) drain() { s.work(true) }
+
+// work writes until nothing is left, and gives busy back. Without wait it hands busy to drain where the peer would have
+// to be waited for.
+func (s *Sender) work(wait bool) {
 	for {
-		if _, err := s.write(true); err != nil {
+		err := s.fill()
+		done := true
+		if err == nil {
+			if wait {
+				err = s.conn.Flush()
+			} else {
+				done, err = s.conn.TryFlush()
+			}
+		}
+		switch {
+		case err != nil:
 			s.fail()
 			return
-		}
-		if s.leave() {
+		case !done:
+			s.writers.Go(s.drain)
+			return
+		case s.leave():
 			return
 		}
 	}
 }
 
-// write moves queued frames into the connection's buffer and flushes it. Without wait it stops, done false, where the
-// peer would have to be waited for. The caller holds busy.
-func (s *Sender) write(wait bool) (done bool, err error) {
-	for {
-		if s.next == len(s.batch) && !s.takeQueue() {
-			return s.flush(wait)
+// fill moves frames of the batch into the connection's buffer, as many as are worth one write.
+func (s *Sender) fill() error {
+	size := 0
+	for s.next < len(s.batch) && size < flushAt {
+		f := s.batch[s.next]
+		s.batch[s.next] = nil
+		s.next++
+		s.taken += cost(f)
+		var err error
+		if f.Owner == nil || f.Owner.Claim(f.Ticket) {
+			size += len(f.B)
+			err = s.conn.WriteFrame(f)
 		}
-		for s.next < len(s.batch) && s.conn.Buffered() < flushAt {
-			f := s.batch[s.next]
-			s.batch[s.next] = nil
-			s.next++
-			s.taken += cost(f)
-			if f.Owner == nil || f.Owner.Claim(f.Ticket) {
-				err = s.conn.WriteFrame(f)
-			}
-			f.Release()
-			if err != nil {
-				return false, err
-			}
-		}
-		if s.next == len(s.batch) && s.peek() && s.conn.Buffered() < flushAt {
-			continue // more came meanwhile: let it join this write
-		}
-		if done, err := s.flush(wait); err != nil || !done {
-			return done, err
+		f.Release()
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-func (s *Sender) flush(wait bool) (done bool, err error) {
-	if wait {
-		done, err = true, s.conn.Flush()
-	} else {
-		done, err = s.conn.TryFlush()
-	}
-	if done && err == nil && s.taken > 0 {
-		s.mu.Lock()
-		s.bytes -= s.taken
-		s.taken = 0
-		s.cond.Broadcast()
-		s.mu.Unlock()
-	}
-	return done, err
-}
-
-// takeQueue makes the queue the batch; false when it is empty or the sender was stopped.
-func (s *Sender) takeQueue() bool {
+// leave settles the books after a flush and gives busy back unless there is more to write.
+func (s *Sender) leave() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.bytes -= s.taken
+	s.taken = 0
+	if s.next < len(s.batch) || s.takeLocked() {
+		s.wakeLocked()
+		return false
+	}
+	if cap(s.queue) > s.keep {
+		s.queue = nil // an idle sender keeps no memory of a busy time
+	}
+	if cap(s.batch) > s.keep {
+		s.batch, s.next = nil, 0
+	}
+	s.busy = false
+	s.wakeLocked()
+	return true
+}
+
+// takeLocked makes the queue the batch; false when there is nothing to write or the sender was stopped.
+func (s *Sender) takeLocked() bool {
 	if len(s.queue) == 0 || s.closed {
 		return false
 	}
@@ -235,28 +233,18 @@ func (s *Sender) takeQueue() bool {
 	return true
 }
 
-func (s *Sender) peek() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue) > 0 && !s.closed
+// wakeLocked wakes those who wait for room or for the writer to leave.
+func (s *Sender) wakeLocked() {
+	if s.waiters > 0 {
+		s.cond.Broadcast()
+	}
 }
 
-// leave gives busy back unless there is more to write.
-func (s *Sender) leave() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.queue) > 0 && !s.closed {
-		return false
-	}
-	if len(s.queue) == 0 && cap(s.queue) > s.keep {
-		s.queue = nil // an idle sender keeps no memory of a busy time
-	}
-	if s.next == len(s.batch) && cap(s.batch) > s.keep {
-		s.batch, s.next = nil, 0
-	}
-	s.busy = false
-	s.cond.Broadcast()
-	return true
+// waitLocked waits for room or for the writer to leave.
+func (s *Sender) waitLocked() {
+	s.waiters++
+	s.cond.Wait()
+	s.waiters--
 }
 
 // fail ends a sender whose connection broke; what is queued will not be sent.
@@ -265,7 +253,7 @@ func (s *Sender) fail() {
 	s.mu.Lock()
 	s.closed = true
 	s.busy = false
-	s.cond.Broadcast()
+	s.wakeLocked()
 	s.mu.Unlock()
 }
 
@@ -274,9 +262,9 @@ func (s *Sender) fail() {
 func (s *Sender) Stop() {
 	s.mu.Lock()
 	s.closed = true
-	s.cond.Broadcast()
+	s.wakeLocked()
 	for s.busy {
-		s.cond.Wait()
+		s.waitLocked()
 	}
 	rest := append(s.batch[s.next:len(s.batch):len(s.batch)], s.queue...)
 	s.batch, s.queue, s.next, s.bytes = nil, nil, 0, 0

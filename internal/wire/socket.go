@@ -19,10 +19,12 @@ type Socket struct {
 	raw     syscall.RawConn // nil where the connection has no file descriptor: then only Flush writes
 	timeout time.Duration   // Flush: how long the peer may take nothing
 	closed  func()          // called once, by Close; may be nil
+	corked  bool            // set by Cork, before the socket is shared
 
 	// Owned by the reader.
 	in     *buffer
 	off    int
+	large  bool // read in large chunks
 	idle   func()
 	onRead func(fd uintptr) bool
 	into   []byte
@@ -33,10 +35,9 @@ type Socket struct {
 	onWrite func(fd uintptr) bool
 	werr    error
 
-	mu     sync.Mutex
-	corked bool
-	out    *buffer // written and not flushed; nil when there is nothing
-	sent   int     // bytes of out already written
+	mu   sync.Mutex
+	out  *buffer // written and not flushed; nil when there is nothing
+	sent int     // bytes of out already written
 }
 
 // NewSocket wraps c. writeTimeout is how long a peer may take nothing before a flush fails.
@@ -51,12 +52,9 @@ func NewSocket(c net.Conn, writeTimeout time.Duration) *Socket {
 	return s
 }
 
-// Cork starts holding writes back. Before it, the socket passes them through, as a handshake needs.
-func (s *Socket) Cork() {
-	s.mu.Lock()
-	s.corked = true
-	s.mu.Unlock()
-}
+// Cork starts holding writes back. Before it, the socket passes them through, as a handshake needs. Nobody else may use
+// the socket yet.
+func (s *Socket) Cork() { s.corked = true }
 
 // Read implements net.Conn.
 func (s *Socket) Read(p []byte) (int, error) {
@@ -98,8 +96,12 @@ func (s *Socket) Read(p []byte) (int, error) {
 func (s *Socket) readOnce(fd uintptr) bool {
 	dst := s.into
 	var b *buffer
-	if len(dst) < chunk {
-		b = getBuffer()
+	if len(dst) < smallChunk {
+		if s.large {
+			b = getLargeBuffer()
+		} else {
+			b = getBuffer()
+		}
 		dst = b.b[:cap(b.b)]
 	}
 	for {
@@ -121,11 +123,11 @@ func (s *Socket) readOnce(fd uintptr) bool {
 
 // Write implements net.Conn. A corked socket only buffers.
 func (s *Socket) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !s.corked {
 		return s.Conn.Write(p)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.out == nil {
 		s.out = getBuffer()
 		s.sent = 0
@@ -136,10 +138,7 @@ func (s *Socket) Write(p []byte) (int, error) {
 
 // SetWriteDeadline implements net.Conn. Corked, it does nothing: writes don't wait, and Flush sets its own deadline.
 func (s *Socket) SetWriteDeadline(t time.Time) error {
-	s.mu.Lock()
-	corked := s.corked
-	s.mu.Unlock()
-	if corked {
+	if s.corked {
 		return nil
 	}
 	return s.Conn.SetWriteDeadline(t)

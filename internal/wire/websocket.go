@@ -42,6 +42,7 @@ func DialWebSocket(ctx context.Context, url string, header http.Header, tlsConfi
 				return nil, err
 			}
 			sock = NewSocket(c, cfg.WriteTimeout)
+			sock.large = true
 			return sock, nil
 		},
 		TLSClientConfig:  tlsConfig,

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/urfave/cli/v2"
+
+	"github.com/idmux/idmux/configs"
+	"github.com/idmux/idmux/tracing"
+)
+
+func serveCommand() *cli.Command {
+	return &cli.Command{
+		Name:  "serve",
+		Usage: "run the proxy; without a file or flags, in front of a demo backend",
+		Description: `SIGTERM or an interrupt lets calls in flight finish (drain.timeout) and closes clients with 1001; a second one
+stops at once. Flags override the file, which overrides the defaults; idmux config shows the result.`,
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "config", Usage: "configuration `FILE` (YAML)"},
+			&cli.StringSliceFlag{Name: "listen", Usage: "`URL` to listen on, like http://127.0.0.1:8545 (POST and WebSocket)"},
+			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http or https; demo: for the built-in one"},
+			&cli.IntFlag{Name: "pool", Usage: "upstream connections (WebSocket), or requests at a time (HTTP)"},
+			&cli.StringFlag{Name: "admin", Usage: "`HOST:PORT` for /healthz, /readyz and /metrics; off to have none"},
+		},
+		Action: serve,
+	}
+}
+
+func serve(c *cli.Context) error {
+	if c.Args().Present() {
+		return fmt.Errorf("%w: serve takes no arguments, only flags: %q", errUsage, c.Args().First())
+	}
+	cfg := configs.Default()
+	if file := c.String("config"); file != "" {
+		var err error
+		if cfg, err = configs.Load(file); err != nil {
+			return err
+		}
+	}
+	err := cfg.Apply(configs.Flags{
+		File:   c.String("config") != "",
+		Listen: c.StringSlice("listen"), Upstream: c.StringSlice("upstream"),
+		Pool: c.Int("pool"), Admin: c.String("admin"),
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+
+	ctx, stop := signal.NotifyContext(c.Context, syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	tel, err := tracing.Setup(ctx, tracing.Config{ServiceVersion: version(), Log: cfg.Log.Tracing(os.Stderr)})
+	if err != nil {
+		return err
+	}
+	err = run(ctx, cfg, tel, os.Stdout)
+	flush, cancel := context.WithTimeout(context.Background(), flushTime)
+	defer cancel()
+	if terr := tel.Shutdown(flush); err == nil && terr != nil {
+		tel.Logger().Warn("telemetry was not all delivered", "error", terr)
+	}
+	return err
+}
