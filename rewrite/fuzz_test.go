@@ -96,7 +96,7 @@ func verdict(members []pair) (kind Kind, echo bool) {
 	case twice || ambiguous || has("id") && !echo && (has("method") || !answers):
 	case !has("method") && answers:
 		return Response, echo
-	case !has("method") || answers || method == "" || halfSurrogate(value["method"]) || strings.Contains(method, "\x00"):
+	case !has("method") || answers || method == "" || halfSurrogate(value["method"][1:len(value["method"])-1]) || strings.Contains(method, "\x00"):
 	case version != "2.0" || params != "" && !strings.ContainsRune("[{n", rune(params[0])):
 	case has("id"):
 		return Request, echo
@@ -145,10 +145,9 @@ func caseless(name string) []string {
 	return []string{name, simple, lower, strings.Map(unicode.ToLower, upper), strings.Map(unicode.ToLower, strings.Map(unicode.ToUpper, lower))}
 }
 
-// halfSurrogate says whether a spelling has half a surrogate pair: the
+// halfSurrogate says whether the body of a string has half a surrogate pair: the
 // standard library decodes those to U+FFFD.
 func halfSurrogate(raw string) bool {
-	raw = strings.TrimSuffix(strings.TrimPrefix(raw, `"`), `"`)
 	for len(raw) > 0 {
 		size := 1
 		if raw[0] == '\\' {

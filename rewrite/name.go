@@ -183,7 +183,7 @@ func (p *Parser) Name(frame []byte, e *Envelope) []byte {
 // stringBody returns what stands between the quotes of a string token, nil if
 // tok is none.
 func stringBody(tok []byte) []byte {
-	if len(tok) < 2 || tok[0] != '"' {
+	if len(tok) < 2 || tok[0] != '"' || tok[len(tok)-1] != '"' {
 		return nil
 	}
 	return tok[1 : len(tok)-1]
