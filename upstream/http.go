@@ -130,10 +130,15 @@ func hostPort(u *url.URL) string {
 	return net.JoinHostPort(u.Hostname(), "80")
 }
 
-func (e *exchanger) send(f *wire.Frame, _ *wire.Flusher) error {
+func (e *exchanger) send(f *wire.Frame, fl *wire.Flusher) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for !e.closed && e.bytes > 0 && e.bytes+len(f.B) > e.cfg.Queue {
+	if fl != nil && e.fullLocked(f) {
+		e.mu.Unlock()
+		fl.Flush() // others may rely on it
+		e.mu.Lock()
+	}
+	for !e.closed && e.fullLocked(f) {
 		e.cond.Wait()
 	}
 	if e.closed {
@@ -147,6 +152,10 @@ func (e *exchanger) send(f *wire.Frame, _ *wire.Flusher) error {
 		e.group.Go(e.work)
 	}
 	return nil
+}
+
+func (e *exchanger) fullLocked(f *wire.Frame) bool {
+	return e.bytes > 0 && e.bytes+len(f.B) > e.cfg.Queue
 }
 
 // decline is never called: no request of an upstream comes as the answer to a POST.

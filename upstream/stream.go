@@ -29,7 +29,7 @@ func newStream(conn wire.Conn, cfg *Config) *stream {
 }
 
 func (s *stream) send(f *wire.Frame, fl *wire.Flusher) error {
-	if err := s.sender.EnqueueWait(f); err != nil {
+	if err := s.sender.EnqueueWait(f, fl); err != nil {
 		return err
 	}
 	if fl == nil {

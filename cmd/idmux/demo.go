@@ -48,6 +48,7 @@ type demoError struct {
 func (d *demo) serve(conn wire.Conn) {
 	sender := wire.NewSender(conn, 4<<20, 1024)
 	var later sync.WaitGroup
+	ended := make(chan struct{})
 	conn.Listen(wire.Events{Idle: sender.Flush})
 	for {
 		frame, err := conn.ReadFrame()
@@ -60,14 +61,18 @@ func (d *demo) serve(conn wire.Conn) {
 		}
 		if wait := req.pause(); wait > 0 {
 			later.Go(func() {
-				time.Sleep(wait)
-				send(sender, req.answer())
-				sender.Flush()
+				select {
+				case <-ended:
+				case <-time.After(wait):
+					send(sender, req.answer())
+					sender.Flush()
+				}
 			})
 			continue
 		}
 		send(sender, req.answer())
 	}
+	close(ended)
 	_ = conn.Close() // the peer has closed it
 	sender.Stop()
 	later.Wait()
@@ -80,10 +85,10 @@ func send(s *wire.Sender, r demoResponse) {
 		panic("idmux: demo: " + err.Error()) // it is made of JSON
 	}
 	f.B = append(f.B, b...)
-	_ = s.EnqueueWait(f) // fails when the connection has ended: nobody wants it then
+	_ = s.EnqueueWait(f, nil) // fails when the connection has ended: nobody wants it then
 }
 
-// longestPause bounds the demo's sleep, so that shutting down need not wait.
+// longestPause bounds the demo's sleep.
 const longestPause = 10 * time.Second
 
 // pause is how long the answer to sleep [milliseconds] takes.

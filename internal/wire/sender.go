@@ -67,13 +67,20 @@ func (s *Sender) Enqueue(f *Frame) error {
 	return nil
 }
 
-// EnqueueWait is Enqueue that waits for room instead of failing. It flushes before it waits.
-func (s *Sender) EnqueueWait(f *Frame) error {
+// EnqueueWait is Enqueue that waits for room instead of failing. Before it waits it flushes, what is in fl, too, since
+// others may rely on it; fl may be nil.
+func (s *Sender) EnqueueWait(f *Frame, fl *Flusher) error {
 	s.mu.Lock()
 	for !s.closed && !s.last && s.bytes > 0 && s.bytes+cost(f) > s.limit {
 		if !s.busy {
 			s.mu.Unlock()
 			s.Flush()
+			s.mu.Lock()
+			continue
+		}
+		if fl != nil && len(fl.dirty) > 0 {
+			s.mu.Unlock()
+			fl.Flush()
 			s.mu.Lock()
 			continue
 		}
