@@ -1,0 +1,129 @@
+package tracing
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"runtime/debug"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/idmux/idmux/proxy"
+	"github.com/idmux/idmux/upstream"
+)
+
+// orphans are the drops that were answers without somebody to give them to.
+var orphans = map[proxy.Drop]bool{
+	proxy.DropLate: true, proxy.DropDuplicate: true, proxy.DropUnknown: true, proxy.DropWrongConn: true,
+	proxy.DropForeignID: true, proxy.DropNullID: true, proxy.DropClientGone: true,
+}
+
+// instruments are filled when they are scraped.
+type instruments struct {
+	messages, orphaned, dropped, failed, closed, rejected metric.Int64ObservableCounter
+	entries, clients, connections, pool                   metric.Int64ObservableUpDownCounter
+	build                                                 metric.Int64ObservableGauge
+}
+
+func newInstruments(m metric.Meter) (*instruments, error) {
+	var errs []error
+	counter := func(name, unit, text string) metric.Int64ObservableCounter {
+		i, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return i
+	}
+	level := func(name, unit, text string) metric.Int64ObservableUpDownCounter {
+		i, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(text))
+		errs = append(errs, err)
+		return i
+	}
+	i := &instruments{
+		messages: counter(metricMessages, "{message}", "Messages that passed, by kind."),
+		orphaned: counter(metricOrphaned, "{message}", "Answers of upstreams that nobody could be given, by reason."),
+		dropped:  counter(metricDropped, "{message}", "Other messages discarded without an answer, by reason."),
+		failed:   counter(metricFailed, "{request}", "Messages answered with an error of idmux's own, by reason."),
+		closed:   counter(metricClosed, "{connection}", "WebSocket sessions that ended, by reason."),
+		rejected: counter(metricRejected, "{connection}", "Client connections refused."),
+		entries:  level(metricEntries, "{entry}", "Requests that wait for an answer."),
+		clients:  level(metricClients, "{connection}", "Client connections open."),
+		connections: level(metricConnections, "{connection}",
+			"Upstream connections up. An HTTP upstream has one while it can be reached."),
+		pool: level(metricPool, "{connection}",
+			"Upstream connections that there are to be; for an HTTP upstream, requests at a time."),
+	}
+	var err error
+	// Without a unit: the unit 1 would end the Prometheus name in _ratio.
+	i.build, err = m.Int64ObservableGauge(metricBuild, metric.WithDescription("Always 1; the labels say what runs."))
+	return i, errors.Join(append(errs, err)...)
+}
+
+// observe registers what reads the counters at each scrape.
+func (i *instruments) observe(m metric.Meter, version string, r *proxy.Router, ls []*proxy.Listener, ps []*upstream.Pool) error {
+	build := attributes(buildAttributes(version)...)
+	_, err := m.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+		i.router(o, r.Stats())
+		for _, l := range ls {
+			i.listener(o, l)
+		}
+		for _, p := range ps {
+			name := attributes(keyUpstream.String(p.Name()))
+			o.ObserveInt64(i.connections, int64(p.Live()), name)
+			o.ObserveInt64(i.pool, int64(p.Size()), name)
+		}
+		o.ObserveInt64(i.build, 1, build)
+		return nil
+	}, i.messages, i.orphaned, i.dropped, i.failed, i.closed, i.rejected, i.entries, i.clients, i.connections, i.pool, i.build)
+	return err
+}
+
+func (i *instruments) router(o metric.Observer, s proxy.Stats) {
+	o.ObserveInt64(i.entries, int64(s.InFlight))
+	for kind, n := range map[string]uint64{
+		"request": s.Requests, "notification": s.Notifications, "response": s.Responses, "batch": s.Batches,
+	} {
+		o.ObserveInt64(i.messages, int64(n), attributes(keyKind.String(kind)))
+	}
+	for why, n := range s.Drops {
+		if orphans[why] {
+			o.ObserveInt64(i.orphaned, int64(n), attributes(keyReason.String(string(why))))
+		} else {
+			o.ObserveInt64(i.dropped, int64(n), attributes(keyReason.String(string(why))))
+		}
+	}
+	for why, n := range s.Faults {
+		o.ObserveInt64(i.failed, int64(n), attributes(keyReason.String(string(why))))
+	}
+	for why, n := range s.Closes {
+		o.ObserveInt64(i.closed, int64(n), attributes(keyReason.String(string(why))))
+	}
+}
+
+// listener observes a listener's connections: those that became WebSockets, and the others.
+func (i *instruments) listener(o metric.Observer, l *proxy.Listener) {
+	name, tcp := keyListener.String(l.Name()), keyTransport.String("tcp")
+	sessions := l.Sessions()
+	o.ObserveInt64(i.clients, int64(sessions), attributes(name, tcp, keyProtocol.String("websocket")))
+	// A session may be counted a moment longer than its connection.
+	rest := max(l.Connections()-sessions, 0)
+	o.ObserveInt64(i.clients, int64(rest), attributes(name, tcp, keyProtocol.String("http")))
+	o.ObserveInt64(i.rejected, int64(l.Refused()), attributes(name, keyReason.String(rejectedByLimit)))
+}
+
+func attributes(attrs ...attribute.KeyValue) metric.MeasurementOption {
+	return metric.WithAttributeSet(attribute.NewSet(attrs...))
+}
+
+func buildAttributes(version string) []attribute.KeyValue {
+	revision := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				revision = s.Value
+			}
+		}
+	}
+	return []attribute.KeyValue{
+		keyBuild.String(version), keyRevision.String(revision), keyGo.String(runtime.Version()),
+	}
+}
