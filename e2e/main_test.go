@@ -29,7 +29,11 @@ func TestMain(m *testing.M) {
 func install() error {
 	version, err := exec.Command("node", "--version").Output()
 	if err != nil {
-		return fmt.Errorf("node 20 or newer is needed, and npm: %w", err)
+		return fmt.Errorf("node 20 or newer is needed, and npm (make test installs them): %w", err)
+	}
+	major, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), ".")
+	if n, err := strconv.Atoi(major); err != nil || n < 20 {
+		return fmt.Errorf("node 20 or newer is needed (make test installs it), this is %s", version)
 	}
 	lock, err := os.Stat("js/package-lock.json")
 	if err != nil {
@@ -41,10 +45,6 @@ func install() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	npm := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund")
-	if major, _, _ := strings.Cut(strings.TrimPrefix(string(version), "v"), "."); tooOld(major) {
-		// The node's binary needs no node.js, but npm leaves it out for an engine that its wrapper does not name.
-		npm.Args = append(npm.Args, "--force")
-	}
 	npm.Dir = "js"
 	npm.Stdout, npm.Stderr = os.Stderr, os.Stderr
 	if err := npm.Run(); err != nil {
@@ -52,11 +52,6 @@ func install() error {
 	}
 	now := time.Now()
 	return os.Chtimes("js/node_modules/.package-lock.json", now, now)
-}
-
-func tooOld(major string) bool {
-	n, err := strconv.Atoi(major)
-	return err == nil && n < 20
 }
 
 // script runs a program of js with a URL and returns what it printed.

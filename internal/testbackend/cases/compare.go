@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/idmux/idmux/internal/testbackend"
 )
@@ -79,7 +80,7 @@ func matchError(want, got json.RawMessage) error {
 
 // matchMembers pairs members by name; where a name occurs several times, in their order.
 func matchMembers(wants, gots []testbackend.Member, match func(name string, w, g json.RawMessage) error) error {
-	byName := func(a, b testbackend.Member) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) }
+	byName := func(a, b testbackend.Member) int { return strings.Compare(a.Name, b.Name) }
 	wants, gots = slices.Clone(wants), slices.Clone(gots)
 	slices.SortStableFunc(wants, byName)
 	slices.SortStableFunc(gots, byName)

@@ -93,7 +93,7 @@ func (c Case) answers() int {
 // judge is who decides on a case; nil where the replies that it lists do.
 func (w *world) judge(c Case) func(*testing.T, verdict) {
 	if w.up == HTTP && severalLines[c.Name] {
-		return func(t *testing.T, v verdict) { wantOwnError(t, v.one(t), "1") }
+		return func(t *testing.T, v verdict) { wantOwnError(t, v.one(t)) }
 	}
 	if extra, ok := upstreamSaw[c.Name]; ok {
 		return func(t *testing.T, v verdict) {
@@ -147,8 +147,8 @@ func wantError(t *testing.T, got Reply, codes []int, ids ...string) {
 	t.Errorf("got %s, want an error with a code of %d and an id of %.100s", got, codes, ids)
 }
 
-// wantOwnError wants an error that the proxy says it made itself, which tells the asker that the backend did not.
-func wantOwnError(t *testing.T, got Reply, id string) {
+// wantOwnError wants an error for call 1 that the proxy says it made itself, which tells the asker that the backend did not.
+func wantOwnError(t *testing.T, got Reply) {
 	t.Helper()
 	var m struct {
 		ID    json.RawMessage `json:"id"`
@@ -163,7 +163,7 @@ func wantOwnError(t *testing.T, got Reply, id string) {
 		t.Fatalf("got %s: %v", got, err)
 	}
 	serverRange := m.Error.Code <= -32000 && m.Error.Code >= -32099
-	if string(m.ID) != id || m.Error.Data.Source != "idmux" || !(serverRange || m.Error.Code == -32603) {
-		t.Errorf("got %s, want an error of idmux with id %s", got, id)
+	if string(m.ID) != "1" || m.Error.Data.Source != "idmux" || !(serverRange || m.Error.Code == -32603) {
+		t.Errorf("got %s, want an error of idmux with id 1", got)
 	}
 }

@@ -217,7 +217,7 @@ func batchOneSilent(t *testing.T, w *world) {
 	if len(got) != 2 {
 		t.Fatalf("got %s", got)
 	}
-	wantOwnError(t, Reply{Body: got[0]}, "1")
+	wantOwnError(t, Reply{Body: got[0]})
 	if code := errorCode(got[0]); code > -32000 || code < -32099 {
 		t.Errorf("code %d is not in the server range", code)
 	}
@@ -234,7 +234,7 @@ func lateAfterTimeout(t *testing.T, w *world) {
 	c.Send(t, []byte(`{"jsonrpc":"2.0","id":1,"method":"silent"}`))
 	held := w.backend.AwaitCall(t, mark, "silent")
 	r := c.Next(t)
-	wantOwnError(t, r, "1")
+	wantOwnError(t, r)
 	if code := errorCode(r.Body); code != -32012 {
 		t.Errorf("code %d, want -32012", code)
 	}
@@ -311,7 +311,7 @@ func (w *world) httpAnswers(t *testing.T) {
 			case name == "null id" && errorCode(got.Body) == -32700:
 				wantError(t, got, []int{-32700}, "1")
 			default:
-				wantOwnError(t, got, "1")
+				wantOwnError(t, got)
 			}
 			if extra := client.Fence(t); len(extra) > 0 {
 				t.Errorf("more came: %s", extra)
