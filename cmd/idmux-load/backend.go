@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/gorilla/websocket"
 )
@@ -51,7 +52,7 @@ func newBackend(coalesce bool, readBuffer int) *backend {
 // serve answers on ln until ctx ends, then closes every connection and
 // returns when nothing of it is running any more.
 func (b *backend) serve(ctx context.Context, ln net.Listener) error {
-	server := &http.Server{Handler: b}
+	server := &http.Server{Handler: b, ReadHeaderTimeout: time.Minute}
 	stopped := make(chan struct{})
 	release := context.AfterFunc(ctx, func() {
 		_ = server.Close()

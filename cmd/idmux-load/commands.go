@@ -164,7 +164,7 @@ func backendAction(c *cli.Context) error {
 	if err := noArguments(c); err != nil {
 		return err
 	}
-	ln, err := net.Listen("tcp", c.String("listen"))
+	ln, err := new(net.ListenConfig).Listen(c.Context, "tcp", c.String("listen"))
 	if err != nil {
 		return err
 	}

@@ -211,7 +211,7 @@ func (h *httpClient) exchange(text []byte) error {
 		return err
 	}
 	h.body, err = readInto(h.body, io.LimitReader(resp.Body, maxMessage))
-	if err != nil {
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return err
 	}
 	if resp.StatusCode/100 != 2 && !isMessage(h.body) {

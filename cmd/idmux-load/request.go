@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // shape is what the requests of a run look like. Every client asks in the same
@@ -59,7 +60,7 @@ func appendText(dst []byte, seq uint64, _ int) []byte {
 
 // appendMixed makes ids that a proxy which decodes them brings back changed or
 // takes for one another: 1, "1", 1.0, an integer above 2^64, an escaped letter.
-func appendMixed(dst []byte, seq uint64, slot int) []byte {
+func appendMixed(dst []byte, seq uint64, _ int) []byte {
 	n := seq / mixedKinds
 	switch seq % mixedKinds {
 	case 0:
@@ -149,7 +150,7 @@ func parseOwner(result []byte) (owner, bool) {
 		return o, false
 	}
 	for _, c := range rest[:16] {
-		digit := bytes.IndexByte([]byte(hexDigits), c)
+		digit := strings.IndexByte(hexDigits, c)
 		if digit < 0 {
 			return o, false
 		}
