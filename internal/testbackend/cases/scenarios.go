@@ -218,8 +218,8 @@ func batchOneSilent(t *testing.T, w *world) {
 		t.Fatalf("got %s", got)
 	}
 	wantOwnError(t, Reply{Body: got[0]})
-	if code := errorCode(got[0]); code > -32000 || code < -32099 {
-		t.Errorf("code %d is not in the server range", code)
+	if code := errorCode(got[0]); code != -32012 {
+		t.Errorf("code %d, want -32012", code)
 	}
 	wantReply(t, Reply{Body: got[1]}, `{"jsonrpc":"2.0","id":2,"result":[2]}`)
 	if got := c.Fence(t); len(got) > 0 {
