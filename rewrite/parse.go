@@ -10,6 +10,7 @@ type Parser struct {
 	Peer   Peer
 
 	// Scratch, reused by each Parse.
+	given  Limits // what limits was made of
 	limits Limits // Limits, filled in
 	envs   []Envelope
 	extras []Span   // runs of unknown members of all envelopes, in order
@@ -26,7 +27,9 @@ const keepEnvelopes = 16
 // one message, or those of a batch, each judged by itself. They borrow frame
 // and belong to the parser; the next Parse overwrites them.
 func (p *Parser) Parse(frame []byte) (batch bool, envs []Envelope, fault Fault) {
-	p.limits = p.Limits.effective()
+	if p.given != p.Limits || p.limits.Size == 0 {
+		p.given, p.limits = p.Limits, p.Limits.effective()
+	}
 	if len(frame) > p.limits.Size {
 		return false, nil, NewFault(ReasonTooLarge)
 	}

@@ -125,46 +125,72 @@ func scanColon(b []byte, i int) int {
 	return skipSpace(b, i+1)
 }
 
-// scanString scans a string whose opening quote stands before i.
+// scanString scans a string whose opening quote stands before i. Most strings
+// have neither escapes nor their end among the frame's last bytes.
 func scanString(b []byte, i int) int {
-	start := i
 	var seen uint64 // all bytes of the string, to know whether any is above ASCII
-	for {
-		for len(b)-i >= 8 {
-			w := binary.LittleEndian.Uint64(b[i:])
-			// The high bit of each byte that is a quote or a control character
-			// (flipping 0x02 makes these the ones below 0x21) or a backslash.
-			// Subtraction may borrow from the bytes behind the first such byte
-			// only, so that one is exact.
-			stop := (((w ^ lows*0x02) - lows*0x21) | ((w ^ lows*'\\') - lows)) &^ w & highs
-			if stop != 0 {
-				seen |= w & (stop&-stop - 1)
-				i += bits.TrailingZeros64(stop) / 8
-				break
-			}
+	j := i
+	for ; j <= len(b)-8; j += 8 {
+		w := binary.LittleEndian.Uint64(b[j:])
+		stop := stops(w)
+		if stop == 0 {
 			seen |= w
-			i += 8
+			continue
 		}
-		if i >= len(b) {
+		seen |= w & (stop - 1) &^ stop
+		j += bits.TrailingZeros64(stop) >> 3
+		if b[j] != '"' {
+			break
+		}
+		if seen&highs != 0 && !utf8.Valid(b[i:j]) {
 			return failed
 		}
-		switch c := b[i]; {
+		return j + 1
+	}
+	return scanStringOn(b, i, j, seen)
+}
+
+// scanStringOn scans a string on from j, with escapes and up to the frame's
+// last byte.
+func scanStringOn(b []byte, i, j int, seen uint64) int {
+	for j < len(b) {
+		switch c := b[j]; {
 		case c == '"':
-			if seen&highs != 0 && !utf8.Valid(b[start:i]) {
+			if seen&highs != 0 && !utf8.Valid(b[i:j]) {
 				return failed
 			}
-			return i + 1
+			return j + 1
 		case c == '\\':
-			if i = scanEscape(b, i+1); i < 0 {
+			if j = scanEscape(b, j+1); j < 0 {
 				return failed
 			}
 		case c < ' ':
 			return failed
 		default:
 			seen |= uint64(c)
-			i++
+			j++
+		}
+		for j <= len(b)-8 {
+			w := binary.LittleEndian.Uint64(b[j:])
+			stop := stops(w)
+			if stop != 0 {
+				seen |= w & (stop - 1) &^ stop
+				j += bits.TrailingZeros64(stop) >> 3
+				break
+			}
+			seen |= w
+			j += 8
 		}
 	}
+	return failed
+}
+
+// stops returns the high bit of each byte of w that is a quote or a control
+// character (flipping 0x02 makes these the ones below 0x21) or a backslash.
+// Subtraction may borrow from the bytes behind the first such byte only, so
+// that one is exact.
+func stops(w uint64) uint64 {
+	return (((w ^ lows*0x02) - lows*0x21) | ((w ^ lows*'\\') - lows)) &^ w & highs
 }
 
 // scanEscape scans an escape whose backslash stands before i.
