@@ -111,7 +111,7 @@ func (s *Sender) Discard(f *Frame) {
 	for _, q := range rest {
 		s.bytes -= cost(q)
 	}
-	if s.closed || s.last {
+	if s.closed || s.last && len(rest) == 0 { // an earlier goodbye is on its way
 		f.Release()
 	} else {
 		s.put(f)
