@@ -142,7 +142,7 @@ func (e *pipeEnd) moveLocked() (done bool, err error) {
 	n := min(len(e.pending), e.room-(len(e.peer.inbox)-e.peer.head))
 	for _, f := range e.pending[:max(n, 0)] {
 		e.bytes -= len(f.B)
-		e.peer.inbox = append(e.peer.inbox, f)
+		e.peer.putLocked(f)
 	}
 	if n > 0 {
 		rest := copy(e.pending, e.pending[n:])
@@ -151,6 +151,16 @@ func (e *pipeEnd) moveLocked() (done bool, err error) {
 		e.cond.Broadcast()
 	}
 	return len(e.pending) == 0, nil
+}
+
+// putLocked puts f last into the inbox. Places of frames that were read are used again.
+func (e *pipeEnd) putLocked(f *Frame) {
+	if len(e.inbox) == cap(e.inbox) && e.head > 0 {
+		rest := copy(e.inbox, e.inbox[e.head:])
+		clear(e.inbox[rest:])
+		e.inbox, e.head = e.inbox[:rest], 0
+	}
+	e.inbox = append(e.inbox, f)
 }
 
 func (e *pipeEnd) Buffered() int {
