@@ -3,6 +3,7 @@ package rewrite
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -103,12 +104,7 @@ func isAmbiguous(m pair) bool {
 	}
 	cut, _, _ := strings.Cut(m.name, "\x00")
 	for name := range reservedNames {
-		for _, read := range caseless(cut) {
-			if read == name {
-				return true
-			}
-		}
-		if strings.EqualFold(cut, name) {
+		if slices.Contains(caseless(cut), name) || strings.EqualFold(cut, name) {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -19,7 +20,7 @@ func benchFrames(tb testing.TB) (names []string, frames [][]byte) {
 		return b
 	}
 	small, medium := read("request.json"), read("receipt.json")
-	many := bytes.Repeat(append(medium, ','), 1<<20/len(medium))
+	many := bytes.Repeat(append(slices.Clip(medium), ','), 1<<20/len(medium))
 	large := append([]byte(`{"jsonrpc":"2.0","result":[`), many[:len(many)-1]...)
 	large = append(large, `],"id":"k7qd.a-1"}`...)
 	return []string{"100B", "1KB", "1MB"}, [][]byte{small, medium, large}

@@ -7,12 +7,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/buger/jsonparser"
 	"github.com/bytedance/sonic"
-	"github.com/idmux/idmux/rewrite"
 	"github.com/valyala/fastjson"
+
+	"github.com/idmux/idmux/rewrite"
 )
 
 // envelope is what a decoder fills: all members raw but the method.
@@ -116,7 +118,7 @@ func samples(tb testing.TB) []sample {
 		return b
 	}
 	small, medium := read("request.json"), read("receipt.json")
-	many := bytes.Repeat(append(medium[:len(medium):len(medium)], ','), 1<<20/len(medium))
+	many := bytes.Repeat(append(slices.Clip(medium), ','), 1<<20/len(medium))
 	large := append([]byte(`{"jsonrpc":"2.0","result":[`), many[:len(many)-1]...)
 	large = append(large, `],"id":"k7qd.a-1"}`...)
 	return []sample{{"100B", "4711", small}, {"1KB", `"k7qd.a-1"`, medium}, {"1MB", `"k7qd.a-1"`, large}}
