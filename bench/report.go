@@ -19,7 +19,8 @@ type report struct {
 		Sent     int `json:"sent"`
 		Answered int `json:"answered"`
 	} `json:"checked"`
-	Processes []struct {
+	OtherCores float64 `json:"other_cores"`
+	Processes  []struct {
 		Name       string  `json:"name"`
 		CPUPerCall float64 `json:"cpu_us_per_call"`
 	} `json:"processes"`

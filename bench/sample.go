@@ -8,13 +8,14 @@ type sample struct {
 	proxy        float64 // CPU time per call; of nothing for direct
 	backend      float64
 	p50, p99     float64
+	others       float64 // processors that were busy with something else
 	requestBytes int
 }
 
 func sampleOf(r *report) sample {
 	return sample{
 		rate: r.CallsPerSecond, proxy: r.cpu("proxy"), backend: r.cpu("backend"),
-		p50: r.Latency.P50, p99: r.Latency.P99, requestBytes: r.RequestBytes,
+		p50: r.Latency.P50, p99: r.Latency.P99, others: r.OtherCores, requestBytes: r.RequestBytes,
 	}
 }
 
@@ -32,6 +33,7 @@ var (
 	both    = figure{"proxy+backend CPU", func(s sample) float64 { return s.proxy + s.backend }}
 	p50     = figure{"p50", func(s sample) float64 { return s.p50 }}
 	p99     = figure{"p99", func(s sample) float64 { return s.p99 }}
+	others  = figure{"others", func(s sample) float64 { return s.others }}
 )
 
 // spread is a median and what it is the median of.

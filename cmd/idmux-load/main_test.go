@@ -106,7 +106,7 @@ func TestDurationAndProcesses(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
 	}
-	for _, want := range []string{"4 clients × 1 in flight", "0 lost, 0 doubled, 0 misrouted", "cpu       me ", "cpu       load "} {
+	for _, want := range []string{"4 clients × 1 in flight", "0 lost, 0 doubled, 0 misrouted", "cpu       me ", "cpu       load ", "cpu       others "} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("no %q in\n%s", want, stdout)
 		}

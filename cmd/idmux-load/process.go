@@ -102,6 +102,32 @@ func statOf(pid int) (u usage, parent int, err error) {
 	}, int(numbers[4]), nil
 }
 
+// busyTime returns for how long the machine's processors have been busy, summed
+// over all of them, since it started; proc(5).
+func busyTime() (time.Duration, error) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	fields := strings.Fields(line)
+	const idle, ioWait, steal = 4, 5, 8 // guest time, which follows, is in user's already
+	if len(fields) <= steal {
+		return 0, fmt.Errorf("/proc/stat begins with %q", line)
+	}
+	var ticks int64
+	for i, field := range fields[1 : steal+1] {
+		n, err := strconv.ParseInt(field, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("/proc/stat: %w", err)
+		}
+		if i+1 != idle && i+1 != ioWait {
+			ticks += n
+		}
+	}
+	return time.Duration(ticks) * tick, nil
+}
+
 // descendants returns the children of pid, theirs, and so on.
 func descendants(pid int) []int {
 	names, _ := filepath.Glob("/proc/[0-9]*") // the pattern is sound

@@ -28,6 +28,7 @@ type report struct {
 	Sound          bool         `json:"sound"`
 	Failure        string       `json:"failure,omitempty"`
 	Processes      []processUse `json:"processes"`
+	OtherCores     float64      `json:"other_cores"` // busy with what was not measured
 }
 
 type latency struct {
@@ -53,7 +54,8 @@ func newReport(o *outcome) *report {
 		URL: o.load.url, Clients: o.load.clients, InFlight: o.load.inflight, Batch: o.load.batch,
 		IDs: o.load.ids, RequestBytes: requestBytes(o.load), Rate: o.load.rate,
 		Seconds: o.seconds, Calls: o.measured, CallsPerSecond: float64(o.measured) / o.seconds,
-		Checked: o.tally, Lost: o.tally.lost(), Sound: o.tally.sound(),
+		OtherCores: o.others,
+		Checked:    o.tally, Lost: o.tally.lost(), Sound: o.tally.sound(),
 	}
 	if o.failure != nil {
 		r.Failure = o.failure.Error()
@@ -116,6 +118,7 @@ func (r *report) write(w io.Writer) error {
 		fmt.Fprintf(&b, "cpu       %-10s %6.2f µs a call (user %.2f, system %.2f), %.2f cores, %.1f MB resident\n",
 			p.Name, p.CPUPerCall, p.UserPerCall, p.SystemPerCall, p.Cores, float64(p.ResidentBytes)/1e6)
 	}
+	fmt.Fprintf(&b, "cpu       others     %.2f cores\n", r.OtherCores)
 	_, err := io.WriteString(w, b.String())
 	return err
 }

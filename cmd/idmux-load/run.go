@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"time"
 )
@@ -14,7 +15,8 @@ type outcome struct {
 	tally    tally   // of all calls, warm-up included
 	latency  *histogram
 	used     []used
-	failure  error // the first connection that broke, nil if none did
+	others   float64 // processors that were busy with anything else
+	failure  error   // the first connection that broke, nil if none did
 }
 
 // used is what a process spent while a run was measured.
@@ -50,14 +52,14 @@ func perform(ctx context.Context, l *load, ps []process) (*outcome, error) {
 		sleep(ctx, l.warmup, finished)
 	}
 	advance(measuring)
-	before, errBefore := usages(ws)
+	before, errBefore := take(ws)
 	began := c.now()
 	if l.warmup == 0 {
 		f.start()
 	}
 	sleep(ctx, l.limit(), finished)
 	ended := c.now()
-	after, errAfter := usages(ws)
+	after, errAfter := take(ws)
 	advance(stopping)
 	<-finished
 	f.close()
@@ -68,10 +70,26 @@ func perform(ctx context.Context, l *load, ps []process) (*outcome, error) {
 	}
 	o := &outcome{load: l, seconds: float64(ended-began) / 1e9, latency: &c.latency, failure: c.firstFailure()}
 	o.tally, o.measured = f.sum()
+	rest := after.busy - before.busy
 	for i, w := range ws {
-		o.used = append(o.used, used{w.process, after[i].user - before[i].user, after[i].system - before[i].system, after[i].resident})
+		u := used{w.process, after.of[i].user - before.of[i].user, after.of[i].system - before.of[i].system, after.of[i].resident}
+		rest -= u.user + u.system
+		o.used = append(o.used, u)
 	}
+	o.others = max(rest.Seconds()/o.seconds, 0)
 	return o, nil
+}
+
+// reading is what processes have used at one time, and the machine altogether.
+type reading struct {
+	of   []usage
+	busy time.Duration
+}
+
+func take(ws []watched) (reading, error) {
+	of, err := usages(ws)
+	busy, errBusy := busyTime()
+	return reading{of, busy}, errors.Join(err, errBusy)
 }
 
 func dialAny(ctx context.Context, c *course) (fleet, error) {
