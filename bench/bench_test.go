@@ -3,7 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -113,6 +115,32 @@ func TestSpeedOfRivals(t *testing.T) {
 	}
 	if strings.Contains(sides, nginx+","+haproxy) && !strings.Contains(stdout, "haproxy/nginx  throughput ") {
 		t.Errorf("no ratio in\n%s", stdout)
+	}
+}
+
+// TestBuildsOfIdmux has a script in the place of a build: a backend that is
+// asked directly and so meets every target that there is.
+func TestBuildsOfIdmux(t *testing.T) {
+	if _, err := lookUp(nginx); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	load, script := filepath.Join(dir, "load"), filepath.Join(dir, "script")
+	if err := compile(t.Context(), load, module+"/cmd/idmux-load"); err != nil {
+		t.Fatal(err)
+	}
+	text := "#!/bin/sh\nexec " + load + ` backend --listen "${3#http://}"` + "\n"
+	if err := os.WriteFile(script, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := run(t, "speed --rows 64x1 --rounds 1 --duration 100ms --warmup 20ms --sides nginx,idmux --require --idmux new="+script)
+	if code > 1 || stderr != "" { // 1: a target missed, as on a crowded machine
+		t.Fatalf("exit code %d\n%s%s", code, stdout, stderr)
+	}
+	for _, want := range []string{"new/nginx   ", "targets of new", "64x1  proxy+backend CPU "} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("no %q in\n%s", want, stdout)
+		}
 	}
 }
 
