@@ -124,7 +124,7 @@ func (s *Socket) readOnce(fd uintptr) bool {
 // Write implements net.Conn. A corked socket only buffers.
 func (s *Socket) Write(p []byte) (int, error) {
 	if !s.corked {
-		return s.Conn.Write(p)
+		return s.writeThrough(p)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,23 +211,41 @@ func (s *Socket) Flush() error {
 		}
 		// The bytes stay put while the lock is free: Write appends behind them or moves to a larger array, and only
 		// the one who flushes advances.
-		p := s.out.b[s.sent:min(s.sent+flushAt, len(s.out.b))]
+		p := s.out.b[s.sent:]
 		s.mu.Unlock()
-
-		if err := s.Conn.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
-			return err
-		}
-		n, err := s.Conn.Write(p)
+		n, err := s.writeSome(p)
 		s.mu.Lock()
 		s.advanceLocked(n)
 		s.mu.Unlock()
 		if err != nil {
-			if n > 0 && os.IsTimeout(err) {
-				continue // slow, but moving
-			}
 			return err
 		}
 	}
+}
+
+// writeThrough writes p without holding it back.
+func (s *Socket) writeThrough(p []byte) (n int, err error) {
+	for n < len(p) && err == nil {
+		var some int
+		some, err = s.writeSome(p[n:])
+		n += some
+	}
+	if err == nil {
+		err = s.Conn.SetWriteDeadline(time.Time{})
+	}
+	return n, err
+}
+
+// writeSome writes a part of p and waits for the peer to take it, or some of it at least.
+func (s *Socket) writeSome(p []byte) (int, error) {
+	if err := s.Conn.SetWriteDeadline(time.Now().Add(s.timeout)); err != nil {
+		return 0, err
+	}
+	n, err := s.Conn.Write(p[:min(flushAt, len(p))])
+	if n > 0 && os.IsTimeout(err) {
+		err = nil // slow, but moving
+	}
+	return n, err
 }
 
 // Close implements net.Conn.
