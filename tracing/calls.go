@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
-	"slices"
 	"strconv"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -32,11 +31,12 @@ type calls struct {
 // method is what the spans of a method begin with.
 type method struct {
 	span  string
+	other bool // not recognised
 	attrs []attribute.KeyValue
 }
 
 func newMethod(span, name string) method {
-	return method{span, []attribute.KeyValue{
+	return method{span: span, other: name == otherValue, attrs: []attribute.KeyValue{
 		keySystem.String(systemJSONRPC), keyVersion.String(versionJSONRPC), keyMethod.String(name),
 	}}
 }
@@ -80,14 +80,8 @@ func (c *calls) start(p *proxy.Call) any {
 	if verdict.Decision == sdktrace.Drop {
 		return nil
 	}
-	both := append(make([]attribute.KeyValue, 0, 8), m.attrs...)
-	if !known {
-		both = append(both, keyMethodOriginal.String(cut(p.Method, maxName)))
-	}
-	both = append(both, keyUpstream.String(p.Target))
-	both = slices.Clip(both) // each span appends to a copy
-	ctx, server := c.tracer.Start(withTraceID(ctx, id), m.span, asServer, trace.WithAttributes(serverAttributes(both, p)...))
-	_, client := c.tracer.Start(ctx, m.span, asClient, trace.WithAttributes(clientAttributes(both, p)...))
+	ctx, server := c.tracer.Start(withTraceID(ctx, id), m.span, asServer, trace.WithAttributes(serverAttributes(&m, p)...))
+	_, client := c.tracer.Start(ctx, m.span, asClient, trace.WithAttributes(clientAttributes(&m, p)...))
 	return &call{server, client}
 }
 
@@ -102,8 +96,17 @@ func (c *calls) parent(h http.Header) context.Context {
 	return ctx
 }
 
-func serverAttributes(attrs []attribute.KeyValue, p *proxy.Call) []attribute.KeyValue {
-	attrs = append(attrs, keyListener.String(p.Client.Listener), keyConnection.String(p.Client.Prefix))
+// common returns what both spans of a call begin with.
+func common(m *method, p *proxy.Call) []attribute.KeyValue {
+	attrs := append(make([]attribute.KeyValue, 0, 10), m.attrs...)
+	if m.other {
+		attrs = append(attrs, keyMethodOriginal.String(cut(p.Method, maxName)))
+	}
+	return append(attrs, keyUpstream.String(p.Target))
+}
+
+func serverAttributes(m *method, p *proxy.Call) []attribute.KeyValue {
+	attrs := append(common(m, p), keyListener.String(p.Client.Listener), keyConnection.String(p.Client.Prefix))
 	if id, ok := idText(p.ID); ok {
 		attrs = append(attrs, keyRequestID.String(id))
 	}
@@ -117,8 +120,8 @@ func serverAttributes(attrs []attribute.KeyValue, p *proxy.Call) []attribute.Key
 	return attrs
 }
 
-func clientAttributes(attrs []attribute.KeyValue, p *proxy.Call) []attribute.KeyValue {
-	attrs = append(attrs, keyServerAddress.String(p.Target), keyConnection.String(p.Conn))
+func clientAttributes(m *method, p *proxy.Call) []attribute.KeyValue {
+	attrs := append(common(m, p), keyServerAddress.String(p.Target), keyConnection.String(p.Conn))
 	if id, ok := idText(p.WireID); ok {
 		attrs = append(attrs, keyRequestID.String(id))
 	}

@@ -41,12 +41,12 @@ func idText(id []byte) (string, bool) {
 	if len(id) == 0 || string(id) == "null" {
 		return "", false
 	}
-	if id[0] != '"' {
+	if len(id) < 2 || id[0] != '"' || id[len(id)-1] != '"' {
 		return cut(id, maxName), true
 	}
-	var s string
-	if json.Unmarshal(id, &s) != nil {
-		return cut(id, maxName), true
+	s := string(id[1 : len(id)-1])
+	if strings.Contains(s, `\`) && json.Unmarshal(id, &s) != nil {
+		s = string(id)
 	}
 	return cut(s, maxName), true
 }
