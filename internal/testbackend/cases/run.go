@@ -40,9 +40,7 @@ func RunAll(t *testing.T, path string, start Starter) {
 						t.Run(c.Name, func(t *testing.T) { w.run(t, c) })
 					}
 				}
-				if up == HTTP {
-					t.Run("http answers", w.httpAnswers)
-				}
+				t.Run("odd answers", w.oddAnswers)
 			})
 		}
 	}
