@@ -53,7 +53,7 @@ func TestParseIDRefuses(t *testing.T) {
 		"k7qd.a-0" "k7qd.a-01" "k7qd.a-+1" "k7qd.a--1" "k7qd.a-1.0" "k7qd.a-1e0" "k7qd.a-1x" "k7qd.a-x" "k7qd.a.b-1"
 		"k7qd.aa-1" "k7qd.ab-1" "k7qd.A-1" "k7qd.1-1" "k7qd.8-1" "k7qd.baaaaaaaa-1" "k7qd.a-100000000000000"
 		"k7qd.a-18446744073709551617" "K7QD.a-1" "k7qe.a-1" "k7q.a-1" "k7qdx.a-1" "xk7qd.a-1" ".a-1" "a-1"
-		"\u006b7qd.a-1" "k7qd\u002ea-1" "k7qd.a\/1"
+		"\u006b7qd.a-1" "k7qd\u002ea-1" "k7qd.a\/1" "k7qdxa-1" "k7qd-a-1" "k7qd"a-1"
 		0 -1 -0 1.0 1e0 10E-1 +1 01 00 2147483648 9223372036854775808 18446744073709551617 99999999999999999999999
 		"0" "-1" "1.0" "01" "2147483648" "1e3" "\u0031"
 	`) {

@@ -288,6 +288,28 @@ func TestLimits(t *testing.T) {
 	}
 }
 
+func TestLimitsMayChange(t *testing.T) {
+	p := Parser{Limits: Limits{Size: 5}}
+	for _, want := range []string{"refused -32600 too_large", "invalid -32600 not_object id=null"} {
+		if got := describe(&p, "[0, 0]"); !strings.Contains(got, want) {
+			t.Errorf("%+v: %s, want %s", p.Limits, got, want)
+		}
+		p.Limits.Size = 6
+	}
+}
+
+// TestParserKeepsLittleOfRefused bounds what a message can make the parser
+// remember: unknown members between reserved ones, of which there are six.
+func TestParserKeepsLittleOfRefused(t *testing.T) {
+	for _, again := range []string{`"id":1`, `"ID":1`} {
+		var p Parser
+		describe(&p, `{`+strings.Repeat(`"x":1,`+again+`,`, 1000)+`"x":1}`)
+		if n := len(p.extras); n > 7 {
+			t.Errorf("%s: %d spans", again, n)
+		}
+	}
+}
+
 func TestParserDropsScratchOfLargeBatch(t *testing.T) {
 	var p Parser
 	describe(&p, `[`+strings.Repeat(`{"x":1},`, 999)+`1]`)
