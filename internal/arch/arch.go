@@ -32,6 +32,7 @@ var layers = map[string][]string{
 	"tracing":       {"proxy", "upstream", "rewrite"},
 	"configs":       {"tracing", "proxy", "upstream", "rewrite"},
 	"cmd":           {"configs", "tracing", "proxy", "upstream", "internal/wire", "rewrite"},
+	"bench":         {}, // runs the commands as its users do
 
 	// Test helpers look at the product from outside.
 	"internal/arch":        {},
