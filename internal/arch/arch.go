@@ -59,7 +59,7 @@ var only = map[string]struct {
 		[]string{"configs"}, "keys, files and defaults are the business of configs",
 	},
 	"github.com/urfave/cli/v2": {
-		[]string{"cmd"}, "flags are the business of the commands",
+		[]string{"cmd", "bench"}, "flags are the business of the commands",
 	},
 	"testing": {
 		[]string{"internal/testbackend", "internal/blackbox"}, "the product does not carry the testing package",
