@@ -35,12 +35,14 @@ type webSocket struct {
 // DialWebSocket connects to a ws:// or wss:// URL. ctx bounds the dialing only.
 func DialWebSocket(ctx context.Context, url string, header http.Header, tlsConfig *tls.Config, cfg WSConfig) (Conn, error) {
 	var sock *Socket
+	unwatch := func() bool { return true }
 	d := websocket.Dialer{
-		NetDialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		NetDialContext: func(dialing context.Context, network, addr string) (net.Conn, error) {
+			c, err := (&net.Dialer{}).DialContext(dialing, network, addr)
 			if err != nil {
 				return nil, err
 			}
+			unwatch = context.AfterFunc(ctx, func() { _ = c.Close() }) // the library does not look at ctx any more
 			sock = NewSocket(c, cfg.WriteTimeout)
 			sock.large = true
 			return sock, nil
@@ -51,6 +53,9 @@ func DialWebSocket(ctx context.Context, url string, header http.Header, tlsConfi
 		WriteBufferSize:  64 << 10, // a client's message over this leaves in several frames
 	}
 	ws, resp, err := d.DialContext(ctx, url, header)
+	if !unwatch() {
+		err = context.Cause(ctx)
+	}
 	if err != nil {
 		if resp != nil {
 			return nil, fmt.Errorf("handshake answered with %s: %w", resp.Status, err)
