@@ -113,7 +113,7 @@ func (p *Pool) runStream(ctx context.Context, slot int) {
 				p.hooks.Connected(c)
 			}
 			err = s.serve(ctx, c, &leaver{p, slot}, &p.cfg)
-			if p.hooks.Lost != nil {
+			if p.hooks.Lost != nil && ctx.Err() == nil {
 				p.hooks.Lost(c, err)
 			}
 			if time.Since(start) >= p.cfg.Stable {
