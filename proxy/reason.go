@@ -41,12 +41,14 @@ const (
 	CloseTooLarge     CloseReason = "too_large"     // a frame over the limit
 	CloseNotText      CloseReason = "not_text"      // a binary message
 	CloseNotUTF8      CloseReason = "not_utf8"      // a text message that is not UTF-8
+	CloseProtocol     CloseReason = "protocol"      // bytes that are no WebSocket frames
 	CloseMute         CloseReason = "ping_timeout"  // did not answer a ping
 	CloseDrain        CloseReason = "drain"         // idmux shuts down
 )
 
 var closeReasons = []CloseReason{
-	CloseByClient, CloseLost, CloseSlowConsumer, CloseTooLarge, CloseNotText, CloseNotUTF8, CloseMute, CloseDrain,
+	CloseByClient, CloseLost, CloseSlowConsumer, CloseTooLarge, CloseNotText, CloseNotUTF8, CloseProtocol, CloseMute,
+	CloseDrain,
 }
 
 // counters count by a fixed set of words, so that nothing from outside becomes a metric label. Safe for concurrent use.

@@ -105,6 +105,9 @@ func (s *Session) farewell(err error) {
 		s.end(CloseTooLarge, wire.CodeTooLarge)
 	case errors.Is(err, wire.ErrNotText):
 		s.end(CloseNotText, wire.CodeNotText)
+	case errors.Is(err, wire.ErrProtocol):
+		s.end(CloseProtocol, wire.CodeProtocol)
+		return
 	case errors.Is(err, errNotUTF8):
 	default:
 		s.end(CloseLost, wire.CodeGoingAway)

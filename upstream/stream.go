@@ -136,6 +136,8 @@ func (s *stream) farewell(err error) {
 		s.goodbye(wire.CodeTooLarge)
 	case errors.Is(err, wire.ErrNotText):
 		s.goodbye(wire.CodeNotText)
+	case errors.Is(err, wire.ErrProtocol):
+		s.goodbye(wire.CodeProtocol)
 	}
 }
 

@@ -47,6 +47,8 @@ var (
 	ErrTooLarge = errors.New("wire: frame too large")
 	// ErrNotText is returned by ReadFrame for a binary message.
 	ErrNotText = errors.New("wire: not a text message")
+	// ErrProtocol is returned by ReadFrame for bytes that are no frames of the transport. The peer has been told.
+	ErrProtocol = errors.New("wire: protocol error")
 	// ErrClosed is returned for frames given to a sender that has ended.
 	ErrClosed = errors.New("wire: connection closed")
 	// ErrFull is returned for frames that a bounded queue has no room for.

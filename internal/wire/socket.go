@@ -30,6 +30,7 @@ type Socket struct {
 	into   []byte
 	n      int
 	err    error
+	failed bool // a read has failed
 
 	// Owned by whoever flushes.
 	onWrite func(fd uintptr) bool
@@ -54,7 +55,10 @@ func NewSocket(c net.Conn, writeTimeout time.Duration) *Socket {
 
 // Cork starts holding writes back. Before it, the socket passes them through, as a handshake needs. Nobody else may use
 // the socket yet.
-func (s *Socket) Cork() { s.corked = true }
+func (s *Socket) Cork() {
+	s.corked = true
+	s.failed = false // an HTTP server ends its own reading by a failure
+}
 
 // Read implements net.Conn.
 func (s *Socket) Read(p []byte) (int, error) {
@@ -70,6 +74,13 @@ func (s *Socket) Read(p []byte) (int, error) {
 	if s.idle != nil {
 		s.idle()
 	}
+	n, err := s.readSome(p)
+	s.failed = s.failed || err != nil
+	return n, err
+}
+
+// readSome waits for bytes of the peer's.
+func (s *Socket) readSome(p []byte) (int, error) {
 	if s.raw == nil {
 		return s.Conn.Read(p)
 	}

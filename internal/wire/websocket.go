@@ -180,10 +180,26 @@ func (c *webSocket) readError(err error) error {
 	if errors.As(err, &ce) && ce.Code != codeAbnormal {
 		return &CloseError{Code: ce.Code, Reason: ce.Text}
 	}
+	if errors.Is(err, websocket.ErrReadLimit) { // the sum of all fragments is more than any memory
+		return ErrTooLarge
+	}
+	if !c.sock.failed { // the bytes came, but the library doesn't like them
+		return fmt.Errorf("%w: %w", ErrProtocol, err)
+	}
 	return err
 }
 
 func (c *webSocket) WriteFrame(f *Frame) error {
+	err := c.writeMessage(f)
+	if errors.Is(err, websocket.ErrCloseSent) {
+		// The library has put a goodbye of its own into the buffer, for a protocol error. Nothing may follow, and a
+		// failure here would take the connection away before the goodbye is flushed.
+		return nil
+	}
+	return err
+}
+
+func (c *webSocket) writeMessage(f *Frame) error {
 	switch f.Op {
 	case Ping:
 		return c.ws.WriteMessage(websocket.PingMessage, f.B)
