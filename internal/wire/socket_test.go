@@ -199,15 +199,15 @@ func TestSocketTakesTurnsWithThePeer(t *testing.T) {
 	near, far := tcpPair(t)
 	s := NewSocket(near, time.Minute)
 	s.Cork()
-	want := bytes.Repeat([]byte("0123456789abcdef"), 1<<20) // more than the kernel buffers
-	for i := 0; i < len(want); i += 1 << 20 {
-		if _, err := s.Write(want[i : i+1<<20]); err != nil {
-			t.Fatal(err)
-		}
+	_ = near.(*net.TCPConn).SetWriteBuffer(32 << 10)
+	_ = far.(*net.TCPConn).SetReadBuffer(32 << 10)
+	want := bytes.Repeat([]byte("0123456789abcdef"), 64<<10) // more than the kernel buffers
+	for i := 0; i < len(want); i += 1 << 16 {
+		write(t, s, string(want[i:i+1<<16]))
 	}
 	done, err := s.TryFlush()
 	if done || err != nil {
-		t.Fatalf("16 MiB to a peer that does not read: done %v, %v", done, err)
+		t.Fatalf("1 MiB to a peer that does not read: done %v, %v", done, err)
 	}
 	if left := s.Buffered(); left <= 0 || left >= len(want) {
 		t.Errorf("%d of %d bytes are left, want some", left, len(want))

@@ -1,0 +1,412 @@
+package wire
+
+import (
+	"bufio"
+	"crypto/sha1"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	opContinue = 0
+	opText     = 1
+	opBinary   = 2
+	opClose    = 8
+	opPing     = 9
+	opPong     = 10
+	fin        = 0x80
+)
+
+// raw speaks the WebSocket protocol byte by byte (RFC 6455 section 5), so that it can get it wrong.
+type raw struct {
+	net.Conn
+	r      *bufio.Reader
+	masked bool // clients have to
+}
+
+// frame returns the bytes of one frame. first is its first byte: FIN, reserved bits and opcode.
+func (c *raw) frame(first byte, payload string) []byte {
+	b := []byte{first}
+	mask := byte(0)
+	if c.masked {
+		mask = 0x80
+	}
+	switch n := len(payload); {
+	case n < 126:
+		b = append(b, mask|byte(n))
+	case n < 1<<16:
+		b = binary.BigEndian.AppendUint16(append(b, mask|126), uint16(n))
+	default:
+		b = binary.BigEndian.AppendUint64(append(b, mask|127), uint64(n))
+	}
+	if !c.masked {
+		return append(b, payload...)
+	}
+	key := [4]byte{1, 2, 3, 4}
+	b = append(b, key[:]...)
+	for i := range len(payload) {
+		b = append(b, payload[i]^key[i%4])
+	}
+	return b
+}
+
+func (c *raw) send(t *testing.T, frames ...[]byte) {
+	t.Helper()
+	var all []byte
+	for _, f := range frames {
+		all = append(all, f...)
+	}
+	write(t, c, string(all))
+}
+
+// want reads one frame of the peer's.
+func (c *raw) want(t *testing.T, first byte, payload string) {
+	t.Helper()
+	head := make([]byte, 2)
+	if _, err := io.ReadFull(c.r, head); err != nil {
+		t.Fatalf("waiting for frame %#x %q: %v", first, payload, err)
+	}
+	n := int(head[1] & 0x7f)
+	if n == 126 {
+		size := make([]byte, 2)
+		if _, err := io.ReadFull(c.r, size); err != nil {
+			t.Fatal(err)
+		}
+		n = int(binary.BigEndian.Uint16(size))
+	}
+	var key [4]byte
+	if head[1]&0x80 != 0 {
+		if _, err := io.ReadFull(c.r, key[:]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body := make([]byte, n)
+	if _, err := io.ReadFull(c.r, body); err != nil {
+		t.Fatal(err)
+	}
+	for i := range body {
+		body[i] ^= key[i%4]
+	}
+	if head[0] != first || string(body) != payload {
+		t.Fatalf("frame %#x %q, want %#x %q", head[0], body, first, payload)
+	}
+}
+
+func (c *raw) wantClose(t *testing.T, code int, reason string) {
+	t.Helper()
+	c.want(t, fin|opClose, string(binary.BigEndian.AppendUint16(nil, uint16(code)))+reason)
+}
+
+// dialRaw connects to a server of the package and sends early behind the handshake, in the same write.
+func dialRaw(t *testing.T, cfg WSConfig, early func(c *raw) []byte) (*raw, Conn) {
+	t.Helper()
+	s := newWSServer(t, cfg, false)
+	tcp, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "ws://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tcp.Close() })
+	_ = tcp.SetDeadline(time.Now().Add(20 * time.Second))
+	c := &raw{Conn: tcp, r: bufio.NewReader(tcp), masked: true}
+	hello := []byte("GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n")
+	if early != nil {
+		hello = append(hello, early(c)...)
+	}
+	write(t, c, string(hello))
+	resp, err := http.ReadResponse(c.r, nil)
+	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("handshake: %v, %v", resp, err)
+	}
+	return c, s.accepted(t)
+}
+
+// acceptKey answers a handshake's key (RFC 6455 section 4.2.2).
+func acceptKey(key string) string {
+	sum := sha1.Sum([]byte(key + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// serveRaw accepts one connection of DialWebSocket's and sends early behind the handshake's answer, in the same write.
+func serveRaw(t *testing.T, early func(c *raw) []byte) (*raw, Conn) {
+	t.Helper()
+	peers := make(chan *raw, 1)
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tcp, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		c := &raw{Conn: tcp, r: bufio.NewReader(tcp)}
+		_ = tcp.SetDeadline(time.Now().Add(20 * time.Second))
+		hello := []byte("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" +
+			"Sec-WebSocket-Accept: " + acceptKey(r.Header.Get("Sec-WebSocket-Key")) + "\r\n\r\n")
+		if early != nil {
+			hello = append(hello, early(c)...)
+		}
+		_, _ = tcp.Write(hello)
+		peers <- c
+	}))
+	t.Cleanup(h.Close)
+	conn, err := DialWebSocket(t.Context(), "ws"+strings.TrimPrefix(h.URL, "http"), nil, nil, testConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	c := <-peers
+	t.Cleanup(func() { _ = c.Close() })
+	return c, conn
+}
+
+// A peer may send its first frames together with the handshake.
+func TestFirstFrameGluedToTheHandshake(t *testing.T) {
+	early := func(c *raw) []byte {
+		return append(c.frame(fin|opText, `"early"`), c.frame(fin|opText, strings.Repeat("x", 3000))...)
+	}
+	for name, pair := range map[string]func() (*raw, Conn){
+		"client": func() (*raw, Conn) { return dialRaw(t, testConfig, early) },
+		"server": func() (*raw, Conn) { return serveRaw(t, early) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, conn := pair()
+			wantFrame(t, conn, `"early"`)
+			wantFrame(t, conn, strings.Repeat("x", 3000))
+			c.send(t, c.frame(fin|opText, `"later"`))
+			wantFrame(t, conn, `"later"`)
+		})
+	}
+}
+
+func TestFragments(t *testing.T) {
+	c, conn := dialRaw(t, testConfig, nil)
+	var pings []string
+	conn.Listen(Events{Ping: func(p []byte) { pings = append(pings, string(p)) }})
+	c.send(t,
+		c.frame(opText, `{"a":`), c.frame(fin|opPing, "between"), c.frame(opContinue, "[1,"), c.frame(opContinue, ""),
+		c.frame(fin|opPong, ""), c.frame(fin|opContinue, "2]}"), c.frame(fin|opText, "next"))
+	wantFrame(t, conn, `{"a":[1,2]}`)
+	wantFrame(t, conn, "next")
+	if len(pings) != 1 || pings[0] != "between" {
+		t.Errorf("pings: %q", pings)
+	}
+	for _, b := range c.frame(fin|opText, "byte by byte") {
+		c.send(t, []byte{b})
+	}
+	wantFrame(t, conn, "byte by byte")
+}
+
+// What breaks the protocol is answered with a goodbye that says so, behind what was written before.
+func TestProtocolErrors(t *testing.T) {
+	for name, tc := range map[string]struct {
+		bytes  func(c *raw) []byte
+		reason string
+	}{
+		"invalid opcode":       {func(c *raw) []byte { return c.frame(fin|3, "x") }, "bad opcode 3"},
+		"reserved bit":         {func(c *raw) []byte { return c.frame(fin|0x40|opText, "x") }, "RSV1 set"},
+		"continuation first":   {func(c *raw) []byte { return c.frame(fin|opContinue, "x") }, "continuation after FIN"},
+		"text within text":     {func(c *raw) []byte { return append(c.frame(opText, "x"), c.frame(fin|opText, "y")...) }, "data before FIN"},
+		"fragmented ping":      {func(c *raw) []byte { return c.frame(opPing, "x") }, "FIN not set on control"},
+		"long ping":            {func(c *raw) []byte { return c.frame(fin|opPing, strings.Repeat("x", 126)) }, "len > 125 for control"},
+		"wrong mask":           {func(c *raw) []byte { c.masked = !c.masked; return c.frame(fin|opText, "x") }, "bad MASK"},
+		"reserved close code":  {func(c *raw) []byte { return c.frame(fin|opClose, "\x03\xed") }, "bad close code 1005"},
+		"undefined close code": {func(c *raw) []byte { return c.frame(fin|opClose, "\x00\x01") }, "bad close code 1"},
+		"reason is not UTF-8":  {func(c *raw) []byte { return c.frame(fin|opClose, "\x03\xe8\xff") }, "invalid utf8 payload in close frame"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for side, pair := range map[string]func() (*raw, Conn){
+				"client": func() (*raw, Conn) { return dialRaw(t, testConfig, nil) },
+				"server": func() (*raw, Conn) { return serveRaw(t, nil) },
+			} {
+				c, conn := pair()
+				s := NewSender(conn, 1<<20, 16)
+				enqueue(t, s, text("before"))
+				s.Flush()
+				c.send(t, tc.bytes(c))
+				if _, err := conn.ReadFrame(); !errors.Is(err, ErrProtocol) {
+					t.Errorf("%s: %v, want ErrProtocol", side, err)
+				}
+				enqueue(t, s, text("dropped"), goodbye(CodeProtocol, "")) // the library has said it already
+				s.Flush()
+				c.want(t, fin|opText, "before")
+				c.wantClose(t, CodeProtocol, tc.reason)
+				end(s, conn)
+				if n, err := c.r.Read(make([]byte, 1)); n > 0 {
+					t.Errorf("%s: bytes behind the goodbye, %v", side, err)
+				}
+			}
+		})
+	}
+}
+
+func TestReadLimit(t *testing.T) {
+	cfg := testConfig
+	cfg.ReadLimit = 1000
+	t.Run("a frame at the limit", func(t *testing.T) {
+		c, conn := dialRaw(t, cfg, nil)
+		c.send(t, c.frame(fin|opText, strings.Repeat("x", 1000)))
+		wantFrame(t, conn, strings.Repeat("x", 1000))
+	})
+	t.Run("a frame over the limit", func(t *testing.T) {
+		c, conn := dialRaw(t, cfg, nil)
+		c.send(t, c.frame(fin|opText, strings.Repeat("x", 1001)))
+		if _, err := conn.ReadFrame(); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%v, want ErrTooLarge", err)
+		}
+		// What follows is still read, so that its sender can be heard out before the connection is closed.
+		c.send(t, c.frame(fin|opText, "next"))
+		wantFrame(t, conn, "next")
+	})
+	t.Run("fragments over the limit", func(t *testing.T) {
+		c, conn := dialRaw(t, cfg, nil)
+		c.send(t, c.frame(opText, strings.Repeat("x", 600)), c.frame(fin|opContinue, strings.Repeat("y", 401)))
+		if _, err := conn.ReadFrame(); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%v, want ErrTooLarge", err)
+		}
+	})
+	t.Run("fragments that no memory holds", func(t *testing.T) {
+		c, conn := dialRaw(t, cfg, nil)
+		c.send(t, c.frame(opText, "x"), []byte{fin | opContinue, 0x80 | 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4})
+		if _, err := conn.ReadFrame(); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%v, want ErrTooLarge", err)
+		}
+	})
+	t.Run("a length that no memory holds", func(t *testing.T) {
+		c, conn := dialRaw(t, cfg, nil)
+		c.send(t, []byte{fin | opText, 0x80 | 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}, make([]byte, 4000))
+		if _, err := conn.ReadFrame(); !errors.Is(err, ErrTooLarge) {
+			t.Errorf("%v, want ErrTooLarge", err)
+		}
+	})
+}
+
+func TestBinaryIsNotText(t *testing.T) {
+	c, conn := dialRaw(t, testConfig, nil)
+	c.send(t, c.frame(fin|opBinary, "{}"), c.frame(fin|opText, "{}"))
+	if _, err := conn.ReadFrame(); !errors.Is(err, ErrNotText) {
+		t.Errorf("%v, want ErrNotText", err)
+	}
+	wantFrame(t, conn, "{}")
+}
+
+func TestCloseFrames(t *testing.T) {
+	t.Run("received", func(t *testing.T) {
+		for payload, want := range map[string]CloseError{
+			"":                 {Code: codeNoStatus},
+			"\x03\xe8":         {Code: CodeNormal},
+			"\x03\xe9so long":  {Code: CodeGoingAway, Reason: "so long"},
+			"\x0f\xa0mine own": {Code: 4000, Reason: "mine own"},
+		} {
+			c, conn := dialRaw(t, testConfig, nil)
+			c.send(t, c.frame(fin|opClose, payload))
+			var bye *CloseError
+			if _, err := conn.ReadFrame(); !errors.As(err, &bye) || *bye != want {
+				t.Errorf("goodbye %q: %v, want %v", payload, err, &want)
+			}
+			if bye != nil && want.Reason != "" && !strings.Contains(bye.Error(), fmt.Sprint(want.Code, " ", want.Reason)) {
+				t.Errorf("the error does not tell code and reason: %v", bye)
+			}
+		}
+	})
+	t.Run("sent", func(t *testing.T) {
+		for _, tc := range []struct {
+			code   int
+			reason string
+			want   int
+			cut    string
+		}{
+			{CodeOverloaded, "slow_consumer", CodeOverloaded, "slow_consumer"},
+			{codeNoStatus, "echo", CodeGoingAway, "echo"}, // must not go over the wire
+			{codeAbnormal, "", CodeGoingAway, ""},
+			{0, "", CodeGoingAway, ""},
+			{CodeNormal, strings.Repeat("x", 200), CodeNormal, strings.Repeat("x", 123)},
+			{CodeNormal, strings.Repeat("é", 100), CodeNormal, strings.Repeat("é", 61)},
+		} {
+			c, conn := dialRaw(t, testConfig, nil)
+			s := NewSender(conn, 1<<20, 16)
+			enqueue(t, s, goodbye(tc.code, tc.reason))
+			s.Flush()
+			c.wantClose(t, tc.want, tc.cut)
+			end(s, conn)
+		}
+	})
+}
+
+// Between frames a connection holds no read buffer and no write buffer.
+func TestWebSocketHoldsNoMemoryWhenIdle(t *testing.T) {
+	for _, secure := range []bool{false, true} {
+		t.Run(fmt.Sprintf("tls=%v", secure), func(t *testing.T) {
+			client, server := newWSServer(t, testConfig, secure).pair(t, testConfig)
+			ws := server.(*webSocket)
+			idles, between := 0, true
+			server.Listen(Events{Idle: func() {
+				if !between {
+					return // the rest of a long frame has to be kept somewhere
+				}
+				idles, between = idles+1, false
+				ws.sock.mu.Lock()
+				defer ws.sock.mu.Unlock()
+				if ws.buf != nil || ws.sock.in != nil || ws.sock.out != nil {
+					t.Errorf("held while waiting: frame %v, read buffer %v, write buffer %v", ws.buf, ws.sock.in, ws.sock.out)
+				}
+			}})
+			near, far := NewSender(client, 1<<20, 16), NewSender(server, 1<<20, 16)
+			for _, n := range []int{10, 5000, 100_000} {
+				message := strings.Repeat("x", n)
+				enqueue(t, near, text(message))
+				near.Flush()
+				between = true
+				wantFrame(t, server, message)
+				enqueue(t, far, text(message))
+				far.Flush()
+				wantFrame(t, client, message)
+			}
+			if idles == 0 {
+				t.Error("the server never waited")
+			}
+			end(near, client)
+			between = true
+			if _, err := server.ReadFrame(); err == nil {
+				t.Error("a frame came from nowhere")
+			}
+			end(far, server)
+		})
+	}
+}
+
+func TestAcceptRefuses(t *testing.T) {
+	s := newWSServer(t, testConfig, false)
+	resp, err := http.Get("http" + strings.TrimPrefix(s.URL, "ws"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("no handshake: %s, want 400", resp.Status)
+	}
+
+	// Without Listener there is no Socket to hold writes back.
+	failed := make(chan error, 1)
+	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := AcceptWebSocket(w, r, testConfig)
+		failed <- err
+	}))
+	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	h.Start()
+	defer h.Close()
+	if _, err := DialWebSocket(t.Context(), "ws"+strings.TrimPrefix(h.URL, "http"), nil, nil, testConfig); err == nil {
+		t.Error("connected through a plain listener")
+	}
+	if err := <-failed; err == nil {
+		t.Error("accepted through a plain listener")
+	}
+}
