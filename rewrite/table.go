@@ -53,8 +53,8 @@ func (v Verdict) String() string {
 }
 
 // NewTable returns a table of the given number of shards, rounded up to a
-// power of two. tombstones is how many abandoned requests it remembers, and
-// how many answered ones, spread over the shards and rounded up.
+// power of two. tombstones is how many abandoned requests it remembers, spread
+// over the shards and rounded up; of answered ones it remembers the last few.
 func NewTable[V any](shards, tombstones int) *Table[V] {
 	n := 1 << bits.Len(uint(max(shards, 1)-1))
 	t := &Table[V]{shards: make([]shard[V], n), shift: uint(64 - bits.Len(uint(n-1)))}
@@ -193,6 +193,10 @@ type entry[V any] struct {
 	value V
 }
 
+// answeredPerShard bounds how many answered requests a shard remembers, so that what every answer writes to stays in the
+// processor's cache. A second answer comes soon after the first, if at all.
+const answeredPerShard = 128
+
 // shard is a part of the table.
 type shard[V any] struct {
 	mu        sync.Mutex
@@ -214,7 +218,7 @@ func (s *shard[V]) init(tombstones int) {
 	if tombstones == 0 {
 		return
 	}
-	s.answered = make([]answered, tombstones)
+	s.answered = make([]answered, min(tombstones, answeredPerShard))
 	s.abandoned, _ = simplelru.NewLRU[Key, uint64](tombstones, nil) // fails on sizes below 1 only
 }
 
