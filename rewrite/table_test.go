@@ -154,7 +154,10 @@ func TestTableModel(t *testing.T) {
 	}
 	for _, shards := range []int{1, 3, 16} {
 		r := rand.New(rand.NewPCG(1, uint64(shards)))
-		table := NewTable[int](shards, 1<<16) // forgets nothing here
+		table := NewTable[int](shards, 1<<16)
+		for i := range table.shards {
+			table.shards[i].answered = make([]answered, 1<<16) // forgets nothing here
+		}
 		model := map[Key]pending{}
 		gone := map[Key]struct { // why an entry left
 			conn    uint64
