@@ -48,7 +48,7 @@ type Conn struct {
 	link     link
 	lost     atomic.Bool
 	inFlight atomic.Int64
-	numbers  atomic.Uint32
+	numbers  atomic.Uint64
 }
 
 // link is how a Conn's frames travel.
@@ -81,14 +81,7 @@ func (c *Conn) Decline(f *wire.Frame) error { return c.link.decline(f, &c.Flushe
 func (c *Conn) Cancel(key [2]uint64) { c.link.cancel(key) }
 
 // NextNumber counts from 1 to 2^31-1 and then starts over: ids for upstreams that take only numbers.
-func (c *Conn) NextNumber() uint64 {
-	for {
-		if n := c.numbers.Add(1); n != 0 && n <= math.MaxInt32 {
-			return uint64(n)
-		}
-		c.numbers.CompareAndSwap(math.MaxInt32+1, 0)
-	}
-}
+func (c *Conn) NextNumber() uint64 { return (c.numbers.Add(1)-1)%math.MaxInt32 + 1 }
 
 // Acquire and Release count the exchanges that the connection owes answers to; Pick prefers the connection with fewest.
 func (c *Conn) Acquire() { c.inFlight.Add(1) }
