@@ -73,7 +73,8 @@ func (p *Pool) URL() string {
 	if err != nil {
 		return ""
 	}
-	return u.Redacted()
+	u.User = nil
+	return u.String()
 }
 
 // Run keeps the pool's connections until ctx ends, and returns when nothing of it runs any more.
