@@ -1,0 +1,181 @@
+// Package crowd is many clients of a proxy at once that keep account of every call: each must be answered exactly once, with
+// what it asked for or with an error that the proxy owns up to. The clients all use the same few ids, and use each again as
+// soon as it is free, so that an answer which is late, doubled or somebody else's meets a call that it does not fit.
+package crowd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience is how long a call may go without any answer. Reaching it is a failure.
+const patience = 60 * time.Second
+
+// Options are the size and the manners of a crowd.
+type Options struct {
+	URL      string  // ws:// for one WebSocket connection each, http:// for POST
+	Clients  int     // at once
+	InFlight int     // calls that each has in flight
+	Calls    int     // of all together
+	Batch    float64 // how often calls go as a batch, from 0 to 1: of up to four over WebSocket, of one over HTTP
+	Leave    float64 // how often a client ends its connection in place of the next call, and comes again
+	Seed     uint64
+}
+
+// Result is what became of the calls. Every one is in exactly one of the three.
+type Result struct {
+	Answered  int
+	Faults    map[int]int // by code of the error
+	Abandoned int         // in flight when their client left
+}
+
+// Faulted is the number of calls that were answered with an error.
+func (r Result) Faulted() int {
+	n := 0
+	for _, count := range r.Faults {
+		n += count
+	}
+	return n
+}
+
+// Run lets the crowd make its calls and returns when each is settled. Whatever a sound proxy would not do fails the test.
+func Run(tb testing.TB, o Options) Result {
+	tb.Helper()
+	a := &account{tb: tb, faults: make(map[int]int)}
+	var clients sync.WaitGroup
+	for n := range o.Clients {
+		calls := o.Calls / o.Clients
+		if n < o.Calls%o.Clients {
+			calls++
+		}
+		c := &client{
+			Options: o, account: a, number: n, left: calls,
+			dice: rand.New(rand.NewPCG(o.Seed, uint64(n))),
+		}
+		if strings.HasPrefix(o.URL, "ws") {
+			clients.Go(func() { c.runWS(tb.Context()) })
+		} else {
+			clients.Go(func() { c.runHTTP(tb.Context()) })
+		}
+	}
+	clients.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	r := Result{Answered: a.answered, Faults: a.faults, Abandoned: a.abandoned}
+	if sum := r.Answered + r.Faulted() + r.Abandoned; sum != o.Calls && !tb.Failed() {
+		tb.Errorf("%d calls: %d answered, %d faulted, %d abandoned make %d", o.Calls, r.Answered, r.Faulted(), r.Abandoned, sum)
+	}
+	return r
+}
+
+// account is what all clients write to.
+type account struct {
+	tb testing.TB
+
+	mu        sync.Mutex
+	answered  int
+	abandoned int
+	faults    map[int]int
+	wrongs    int
+}
+
+// wrong reports what must not be. The first few are enough to see what it is.
+func (a *account) wrong(format string, args ...any) {
+	a.mu.Lock()
+	a.wrongs++
+	n := a.wrongs
+	a.mu.Unlock()
+	if n <= 10 {
+		a.tb.Errorf(format, args...)
+	}
+}
+
+func (a *account) abandon(n int) {
+	a.mu.Lock()
+	a.abandoned += n
+	a.mu.Unlock()
+}
+
+// client is one of the crowd. Its run goroutine owns it.
+type client struct {
+	Options
+	*account
+
+	number int
+	dice   *rand.Rand
+	left   int // calls still to be made
+	made   int
+}
+
+// call is one that is in flight: its id is the slot, and its params are like no other's.
+type call struct {
+	slot   int
+	params string
+}
+
+// next is the text of the next call for a slot.
+func (c *client) next(slot int) (call, string) {
+	c.left--
+	c.made++
+	k := call{slot: slot, params: fmt.Sprintf(`["client %d","call %d"]`, c.number, c.made)}
+	return k, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"echo","params":%s}`, slot, k.params)
+}
+
+// reply is one message from the proxy.
+type reply struct {
+	ID     json.RawMessage `json:"id"`
+	Result json.RawMessage `json:"result"`
+	Error  *struct {
+		Code int `json:"code"`
+		Data struct {
+			Source string `json:"source"`
+		} `json:"data"`
+	} `json:"error"`
+}
+
+// settle books the reply to a call.
+func (c *client) settle(k call, r reply) {
+	switch {
+	case r.Error != nil && r.Error.Data.Source != "idmux":
+		c.wrong("client %d: call %s got error %d of nobody", c.number, k.params, r.Error.Code)
+	case r.Error == nil && string(r.Result) != k.params:
+		c.wrong("client %d: call %s got the answer %.200s", c.number, k.params, r.Result)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Error != nil {
+		c.faults[r.Error.Code]++
+		return
+	}
+	c.answered++
+}
+
+// pause keeps a client from hammering a proxy whose upstream is away.
+func pause(ctx context.Context, r reply) {
+	if r.Error == nil {
+		return
+	}
+	timer := time.NewTimer(5 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// replies reads a message or a batch.
+func replies(text []byte) ([]reply, error) {
+	var many []reply
+	if len(text) > 0 && text[0] == '[' {
+		return many, json.Unmarshal(text, &many)
+	}
+	var one reply
+	err := json.Unmarshal(text, &one)
+	return []reply{one}, err
+}
