@@ -19,8 +19,8 @@ type Config struct {
 	HTTP2       bool              // http URLs: HTTP/2 without TLS (h2c, prior knowledge); https negotiates by itself
 
 	Connect      time.Duration // TCP, TLS and WebSocket handshake together
-	WriteTimeout time.Duration // how long a peer may take nothing before its connection is given up
-	PingInterval time.Duration // silence after which a WebSocket is pinged
+	WriteTimeout time.Duration // how long a peer may take nothing before its connection is given up; for HTTP, how long over a notification
+	PingInterval time.Duration // silence after which a WebSocket or HTTP/2 connection is pinged
 	PongTimeout  time.Duration // silence after a ping that ends it
 	IdleTimeout  time.Duration // how long an idle HTTP connection is kept
 

@@ -63,15 +63,18 @@ func newExchanger(ctx context.Context, c *Conn, cfg *Config, recv Receiver) (*ex
 	return e, nil
 }
 
-// newTransport keeps as many idle connections as there are workers, so that load never closes one only to dial again.
+// newTransport keeps as many idle connections as there are workers, so that load never closes one only to dial again. It
+// makes no more than that: a worker that gets a connection while it dials would otherwise leave one too many behind.
 func newTransport(cfg *Config) *http.Transport {
 	t := &http.Transport{
 		DialContext:         (&net.Dialer{Timeout: cfg.Connect}).DialContext,
 		TLSHandshakeTimeout: cfg.Connect,
 		MaxIdleConnsPerHost: cfg.Connections,
+		MaxConnsPerHost:     cfg.Connections,
 		IdleConnTimeout:     cfg.IdleTimeout,
 		ForceAttemptHTTP2:   true,
 		Protocols:           new(http.Protocols),
+		HTTP2:               &http.HTTP2Config{SendPingTimeout: cfg.PingInterval, PingTimeout: cfg.PongTimeout},
 	}
 	t.Protocols.SetHTTP2(true)
 	t.Protocols.SetHTTP1(!cfg.HTTP2)
@@ -85,6 +88,10 @@ func (e *exchanger) run(ctx context.Context, h *Hooks) {
 	for {
 		if !e.probe(ctx, h) {
 			return
+		}
+		select {
+		case <-e.failed: // from before
+		default:
 		}
 		e.up.Store(true)
 		if h.Connected != nil {
@@ -178,9 +185,7 @@ func (e *exchanger) work() {
 		if f == nil {
 			return
 		}
-		if f.Owner == nil || f.Owner.Claim(f.Ticket) {
-			e.exchange(f)
-		}
+		e.exchange(f)
 		f.Release()
 	}
 }
@@ -201,19 +206,12 @@ func (e *exchanger) next() *wire.Frame {
 	return f
 }
 
-// exchange posts one frame and reports how it ended.
+// exchange posts one frame, if it is still wanted, and reports how it ended.
 func (e *exchanger) exchange(f *wire.Frame) {
-	ctx, stop := context.WithCancel(e.ctx)
+	ctx, stop := e.begin(f)
 	defer stop()
-	if f.Owner != nil {
-		e.mu.Lock()
-		e.running[f.Key] = stop
-		e.mu.Unlock()
-		defer func() {
-			e.mu.Lock()
-			delete(e.running, f.Key)
-			e.mu.Unlock()
-		}()
+	if f.Owner != nil && !f.Owner.Claim(f.Ticket) {
+		return
 	}
 	var a Answer
 	var sent atomic.Bool
@@ -234,9 +232,31 @@ func (e *exchanger) exchange(f *wire.Frame) {
 	e.recv.Answered(e.conn, f, a)
 }
 
+// begin makes the context of an exchange and the function that ends it. It comes before the claim: whoever fails a
+// claimed exchange must find it to cancel, or it would keep its worker for as long as the upstream likes. Nobody cancels
+// a notification, so that one is bounded by time.
+func (e *exchanger) begin(f *wire.Frame) (ctx context.Context, end func()) {
+	if f.Owner == nil {
+		return context.WithTimeout(e.ctx, e.cfg.WriteTimeout)
+	}
+	key := f.Key
+	ctx, stop := context.WithCancel(e.ctx)
+	e.mu.Lock()
+	e.running[key] = stop
+	e.mu.Unlock()
+	return ctx, func() {
+		stop()
+		e.mu.Lock()
+		delete(e.running, key)
+		e.mu.Unlock()
+	}
+}
+
 func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, body *bytes.Buffer) (int, http.Header, error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		// From here on bytes may leave; a connection that turns out dead before any did is replaced by the transport.
+		// From here on bytes may leave. The transport looks for another connection only where none did, or where the
+		// server says that it has not looked at them.
+		GetConn: func(string) { sent.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	})
 	req := (&http.Request{
@@ -268,6 +288,7 @@ func isDialError(err error) bool {
 
 // close ends the link when the pool ends: what waits is dropped, what runs is cancelled by ctx.
 func (e *exchanger) close() {
+	e.up.Store(false)
 	e.mu.Lock()
 	e.closed = true
 	rest := e.queue
