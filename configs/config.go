@@ -1,0 +1,105 @@
+package configs
+
+import (
+	_ "embed"
+	"io"
+	"log/slog"
+
+	"github.com/idmux/idmux/proxy"
+	"github.com/idmux/idmux/tracing"
+	"github.com/idmux/idmux/upstream"
+)
+
+// Config is the whole configuration. It is not safe for concurrent use while
+// [Config.Apply] runs; afterwards it is only read.
+type Config struct {
+	Proxy     proxy.Config
+	Admin     Admin
+	Log       Log
+	Listeners []proxy.ListenerConfig
+	Upstreams []Upstream
+
+	// sources has the values that ${…} made, by path, so that they are shown
+	// as they stand in the file.
+	sources map[string]source
+}
+
+// Admin is the address for operators: health, metrics, control.
+type Admin struct {
+	Listen string // host:port; empty for none
+}
+
+// Log is what is logged, and how.
+type Log struct {
+	Level  string // debug, info, warn or error
+	Format string // text or json
+}
+
+// Tracing is l for the package tracing, with where the lines go.
+func (l Log) Tracing(out io.Writer) tracing.LogConfig {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(l.Level)); err != nil {
+		level = slog.LevelInfo // not validated
+	}
+	return tracing.LogConfig{Level: level, Format: l.Format, Output: out}
+}
+
+// Upstream is one upstream: how it is reached, and how requests to it are
+// treated. Both parts have the same Name.
+type Upstream struct {
+	upstream.Config
+	Target proxy.TargetConfig
+}
+
+//go:embed idmux.yaml
+var defaultFile []byte
+
+// Default returns the configuration of the embedded idmux.yaml: HTTP and
+// WebSocket on 127.0.0.1:8545 in front of the demo backend, and the admin
+// address 127.0.0.1:9545.
+func Default() *Config {
+	c, err := Parse("idmux.yaml", defaultFile)
+	if err != nil {
+		panic("configs: the embedded file: " + err.Error())
+	}
+	return c
+}
+
+// mainName is the name of the listener and of the upstream that nobody named.
+const mainName = "main"
+
+// base returns the defaults in code, which a file is read over.
+func base() *Config {
+	return &Config{
+		Proxy:     proxy.DefaultConfig(),
+		Admin:     Admin{Listen: "127.0.0.1:9545"},
+		Log:       Log{Level: "info", Format: "text"},
+		Listeners: []proxy.ListenerConfig{freshListener(mainName, "")},
+		Upstreams: []Upstream{freshUpstream(mainName, "demo:")},
+	}
+}
+
+// freshListener returns the defaults of a listener. It takes its upstream
+// later: the one that it names, or the only one.
+func freshListener(name, _ string) proxy.ListenerConfig {
+	return proxy.DefaultListener(name, "http://127.0.0.1:8545", "")
+}
+
+// freshUpstream returns the defaults of an upstream, which its URL decides
+// about too.
+func freshUpstream(name, url string) Upstream {
+	return Upstream{Config: upstream.DefaultConfig(name, url), Target: proxy.DefaultTarget(name)}
+}
+
+// settle fills what follows from the rest: a listener that names no upstream
+// gets the only one, and both parts of an upstream have its name.
+func (c *Config) settle() {
+	for i := range c.Upstreams {
+		c.Upstreams[i].Target.Name = c.Upstreams[i].Name
+	}
+	for i := range c.Listeners {
+		if l := &c.Listeners[i]; l.Upstream == "" && len(c.Upstreams) == 1 {
+			l.Upstream = c.Upstreams[0].Name
+		}
+	}
+}

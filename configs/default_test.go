@@ -1,0 +1,78 @@
+package configs
+
+import (
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/idmux/idmux/proxy"
+	"github.com/idmux/idmux/upstream"
+)
+
+// defaults are the values in the code of each package, under the names in the
+// file.
+func defaults() *Config {
+	return &Config{
+		Proxy:     proxy.DefaultConfig(),
+		Admin:     Admin{Listen: "127.0.0.1:9545"},
+		Log:       Log{Level: "info", Format: "text"},
+		Listeners: []proxy.ListenerConfig{proxy.DefaultListener("main", "http://127.0.0.1:8545", "main")},
+		Upstreams: []Upstream{{Config: upstream.DefaultConfig("main", "demo:"), Target: proxy.DefaultTarget("main")}},
+	}
+}
+
+// same reports whether two configurations do the same. How they came about
+// does not count, and neither does whether an empty list is nil.
+func same(a, b *Config) bool {
+	return reflect.DeepEqual(plainly(a), plainly(b))
+}
+
+func plainly(c *Config) Config {
+	n := *c
+	n.sources = nil
+	n.Listeners, n.Upstreams = slices.Clone(c.Listeners), slices.Clone(c.Upstreams)
+	for i := range n.Listeners {
+		if l := &n.Listeners[i]; len(l.Origins) == 0 {
+			l.Origins = nil
+		}
+	}
+	for i := range n.Upstreams {
+		u := &n.Upstreams[i]
+		if len(u.Headers) == 0 {
+			u.Headers = nil
+		}
+		if len(u.Target.Methods) == 0 {
+			u.Target.Methods = nil
+		}
+	}
+	return n
+}
+
+func TestDefaultFileSaysWhatTheCodeDoes(t *testing.T) {
+	if got, want := Default(), defaults(); !same(got, want) {
+		t.Errorf("idmux.yaml:\n%+v\nthe code:\n%+v", plainly(got), plainly(want))
+	}
+}
+
+func TestDefaultFileHasEveryKey(t *testing.T) {
+	r := newReader("idmux.yaml", defaultFile)
+	root, ok := r.parse(defaultFile)
+	if !ok {
+		t.Fatal(&r.errors)
+	}
+	c := base()
+	c.keys().read(r, root, "")
+	check := func(s section, at string) {
+		for _, path := range s.paths() {
+			if _, ok := r.places[join(at, path)]; !ok {
+				t.Errorf("idmux.yaml does not have %s", join(at, path))
+			}
+		}
+	}
+	check(c.keys(), "")
+	check(listenerKeys(&c.Listeners[0]), "listeners[0]")
+	check(upstreamKeys(&c.Upstreams[0]), "upstreams[0]")
+	if len(r.places) < 50 {
+		t.Errorf("only %d keys were looked for", len(r.places))
+	}
+}
