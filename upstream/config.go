@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"time"
 )
@@ -92,4 +93,23 @@ func (c *Config) Validate() error {
 		bad("limits.response: must be at least 1 byte")
 	}
 	return errors.Join(errs...)
+}
+
+// endpoint returns where to connect and the headers to send. The URL's credentials become a header (RFC 7617), which
+// both transports take.
+func (c *Config) endpoint() (*url.URL, http.Header, error) {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := http.Request{Header: http.Header{}}
+	if u.User != nil {
+		password, _ := u.User.Password()
+		r.SetBasicAuth(u.User.Username(), password)
+		u.User = nil
+	}
+	for k, v := range c.Headers {
+		r.Header.Set(k, v)
+	}
+	return u, r.Header, nil
 }

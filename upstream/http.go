@@ -39,26 +39,21 @@ type exchanger struct {
 }
 
 func newExchanger(ctx context.Context, c *Conn, cfg *Config, recv Receiver) (*exchanger, error) {
-	u, err := url.Parse(cfg.URL)
+	u, header, err := cfg.endpoint()
 	if err != nil {
 		return nil, err
 	}
+	for _, k := range []string{"Content-Type", "Accept"} {
+		if header.Get(k) == "" {
+			header.Set(k, "application/json")
+		}
+	}
 	e := &exchanger{
-		cfg: cfg, conn: c, recv: recv, url: u, ctx: ctx,
-		header:  http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json"}},
+		cfg: cfg, conn: c, recv: recv, url: u, header: header, ctx: ctx,
 		failed:  make(chan struct{}, 1),
 		running: make(map[[2]uint64]context.CancelFunc),
 	}
 	e.cond.L = &e.mu
-	if u.User != nil {
-		pw, _ := u.User.Password()
-		r := http.Request{Header: e.header}
-		r.SetBasicAuth(u.User.Username(), pw)
-		u.User = nil
-	}
-	for k, v := range cfg.Headers {
-		e.header.Set(k, v)
-	}
 	e.transport = newTransport(cfg)
 	return e, nil
 }

@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/url"
 	"sync"
 	"sync/atomic"
@@ -154,11 +153,11 @@ func (p *Pool) connect(ctx context.Context, slot int) (*Conn, *stream, error) {
 }
 
 func (p *Pool) dialWebSocket(ctx context.Context) (wire.Conn, error) {
-	header := http.Header{}
-	for k, v := range p.cfg.Headers {
-		header.Set(k, v)
+	u, header, err := p.cfg.endpoint()
+	if err != nil {
+		return nil, err
 	}
-	return wire.DialWebSocket(ctx, p.cfg.URL, header, nil, wire.WSConfig{
+	return wire.DialWebSocket(ctx, u.String(), header, nil, wire.WSConfig{
 		ReadLimit: p.cfg.Response, HandshakeTimeout: p.cfg.Connect, WriteTimeout: p.cfg.WriteTimeout,
 	})
 }
