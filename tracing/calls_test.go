@@ -162,8 +162,7 @@ func TestIDsAsText(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	fault := func(r rewrite.Reason) rewrite.Fault { return rewrite.NewFault(r) }
-	status := fault(rewrite.ReasonUpstreamStatus)
+	status := rewrite.NewFault(rewrite.ReasonUpstreamStatus)
 	status.Status = 503
 	for name, c := range map[string]struct {
 		end            proxy.CallEnd
@@ -183,13 +182,13 @@ func TestFailures(t *testing.T) {
 			text:   `"boom"`,
 		},
 		"timeout": {
-			end:    proxy.CallEnd{Fault: fault(rewrite.ReasonTimeout)},
+			end:    proxy.CallEnd{Fault: rewrite.NewFault(rewrite.ReasonTimeout)},
 			server: map[string]any{"error.type": "-32012", "rpc.status_code": "-32012", "idmux.outcome": "timeout"},
 			client: map[string]any{"error.type": "timeout", "idmux.outcome": "timeout"},
 			text:   "idmux: timeout",
 		},
 		"client gone": {
-			end:    proxy.CallEnd{Fault: fault(rewrite.ReasonClientGone)},
+			end:    proxy.CallEnd{Fault: rewrite.NewFault(rewrite.ReasonClientGone)},
 			server: map[string]any{"error.type": "client_gone", "idmux.outcome": "client_gone"},
 			client: map[string]any{"error.type": "client_gone", "idmux.outcome": "client_gone"},
 			text:   "idmux: client_gone",

@@ -34,6 +34,7 @@ type environment struct {
 	disabled bool
 	protocol string           // of the exporter; empty: no traces
 	sampler  sdktrace.Sampler // nil: no traces
+	sampling string           // the sampler in the words of the variables
 	parents  bool             // callers' trace contexts count
 	dup      bool             // also the name that rpc.status_code had before
 	queue    bool             // the queue's size is set
@@ -67,7 +68,9 @@ func readEnvironment() (e environment, err error) {
 	if !on || err != nil {
 		return e, err
 	}
-	if e.sampler, err = newSampler(strings.ToLower(value(envSampler)), value(envSamplerArg)); err != nil || e.sampler == nil {
+	name, arg := samplerNamed(strings.ToLower(value(envSampler)), value(envSamplerArg))
+	e.sampling = strings.TrimSpace(name + " " + arg)
+	if e.sampler, err = newSampler(name, arg); err != nil || e.sampler == nil {
 		return e, err
 	}
 	e.protocol, err = readProtocol()

@@ -48,6 +48,19 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+func TestSamplingIsSaidAtStart(t *testing.T) {
+	setenv(t, envExporter, "otlp")
+	out := new(lines)
+	tel := setup(t, Config{Log: LogConfig{Format: "json", Output: out}})
+	wantLines(t, out, map[string]any{
+		"level": "INFO", "msg": "traces are exported", "protocol": "http/protobuf",
+		"sampler": "parentbased_traceidratio 0.01",
+	})
+	if err := tel.Shutdown(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestEnvironmentRefuses(t *testing.T) {
 	for _, c := range []struct {
 		want string // part of the error
@@ -86,7 +99,7 @@ func TestEndpointIsNotRepeated(t *testing.T) {
 
 func TestPropagators(t *testing.T) {
 	for list, want := range map[string]bool{
-		"": true, "tracecontext": true, "tracecontext,baggage": true, " baggage , tracecontext": true,
+		"": true, "tracecontext": true, "tracecontext,baggage": true, "baggage , tracecontext": true,
 		"none": false, "baggage": false,
 	} {
 		setenv(t, envPropagators, list)

@@ -2,7 +2,6 @@ package tracing
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -80,14 +79,9 @@ func (l *logs) connected(c *upstream.Conn) {
 	}
 }
 
-// lost implements upstream.Hooks.Lost. A connection that ends because idmux does is no cause for a warning.
 func (l *logs) lost(c *upstream.Conn, err error) {
-	level := slog.LevelWarn
-	if err == nil || errors.Is(err, context.Canceled) {
-		level = slog.LevelInfo
-	}
 	if skipped, ok := l.changes.allow("lost " + c.Pool.Name()); ok {
-		l.write(level, skipped, "upstream connection lost", slog.String("upstream", c.Pool.Name()),
+		l.write(slog.LevelWarn, skipped, "upstream connection lost", slog.String("upstream", c.Pool.Name()),
 			slog.String("connection", c.Name), slog.String("error", errorText(err)))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"go.opentelemetry.io/otel"
 
@@ -112,7 +113,7 @@ func TestDropIsOneLineOfText(t *testing.T) {
 	}
 	tel.ProxyHooks().Dropped(proxy.DropGarbage, "core-1", []byte("a\nlevel=ERROR \x1b[31m\xff"))
 	got := strings.TrimSuffix(out.String(), "\n")
-	if strings.ContainsAny(got, "\n\x1b\xff") || !strings.Contains(got, "reason=garbage from=core-1") {
+	if strings.ContainsAny(got, "\n\x1b") || !utf8.ValidString(got) || !strings.Contains(got, "reason=garbage from=core-1") {
 		t.Errorf("line is %q", got)
 	}
 	if err := tel.Shutdown(context.Background()); err != nil {
@@ -228,28 +229,37 @@ func TestConnectionLines(t *testing.T) {
 		time.Sleep(time.Second) //nolint:forbidigo // synctest turns the clock
 		wantLines(t, out, connected)
 		stop()
-		wantLines(t, out, map[string]any{
-			"level": "INFO", "msg": "upstream connection lost", "upstream": "core", "connection": "core-1",
-			"error": "context canceled",
-		})
+		wantLines(t, out) // ending is no loss
 	})
 }
 
 func TestLargePoolIsToldByAFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tel, out := logged(t, slog.LevelInfo)
+		ends := make(chan wire.Conn, 500)
 		stop := runPool(t, tel.UpstreamHooks(), 500, func(context.Context) (wire.Conn, error) {
-			near, _ := wire.Pipe(16)
+			near, far := wire.Pipe(16)
+			ends <- far
 			return near, nil
 		})
 		synctest.Wait()
 		if n := len(out.take(t)); n != 10 {
 			t.Errorf("%d lines for 500 connections", n)
 		}
-		stop()
-		if n := len(out.take(t)); n != 10 {
-			t.Errorf("%d lines for 500 connections lost", n)
+		for range 500 {
+			_ = (<-ends).Close() // pipes close without an error
 		}
+		synctest.Wait()
+		lost := 0
+		for _, l := range out.take(t) {
+			if l["msg"] == "upstream connection lost" {
+				lost++
+			}
+		}
+		if lost != 10 {
+			t.Errorf("%d lines for 500 connections lost", lost)
+		}
+		stop()
 	})
 }
 

@@ -14,14 +14,19 @@ import (
 // defaultRatio is the part of calls without a parent that is traced unless the environment says otherwise.
 const defaultRatio = "0.01"
 
-// newSampler returns the sampler that the environment names; nil where it samples nothing.
-func newSampler(name, arg string) (sdktrace.Sampler, error) {
-	if name == "" {
-		name = "parentbased_traceidratio"
-		if arg == "" {
-			arg = defaultRatio
-		}
+// samplerNamed completes what the environment says of the sampler.
+func samplerNamed(name, arg string) (string, string) {
+	if name != "" {
+		return name, arg
 	}
+	if arg == "" {
+		arg = defaultRatio
+	}
+	return "parentbased_traceidratio", arg
+}
+
+// newSampler returns the sampler of a name; nil where it samples nothing.
+func newSampler(name, arg string) (sdktrace.Sampler, error) {
 	switch name {
 	case "always_on":
 		return sdktrace.AlwaysSample(), nil

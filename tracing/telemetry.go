@@ -100,7 +100,7 @@ func (t *Telemetry) setupTraces(ctx context.Context, res *resource.Resource, env
 	t.exporter = exporter
 	t.spans = newProvider(env.sampler, sdktrace.WithResource(res), sdktrace.WithBatcher(exporter, batch...))
 	t.calls = newCalls(t.spans, env, cfg)
-	t.logs.log.Info("traces are exported", "protocol", env.protocol, "sampler", env.sampler.Description())
+	t.logs.log.Info("traces are exported", "protocol", env.protocol, "sampler", env.sampling)
 	return nil
 }
 

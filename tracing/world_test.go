@@ -120,17 +120,15 @@ func (w *world) websocket(t *testing.T) *socket {
 	return s
 }
 
-// call sends a message and returns the first answer.
-func (s *socket) call(t *testing.T, message string) string {
+// call sends a message and waits for an answer.
+func (s *socket) call(t *testing.T, message string) {
 	t.Helper()
 	if err := s.conn.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
 		t.Fatal(err)
 	}
-	_, answer, err := s.conn.ReadMessage()
-	if err != nil {
+	if _, _, err := s.conn.ReadMessage(); err != nil {
 		t.Fatal(err)
 	}
-	return string(answer)
 }
 
 // close says goodbye and waits until the session has ended.
