@@ -14,6 +14,7 @@ import (
 // Flags are what the command line may say. What is empty or zero was not
 // given.
 type Flags struct {
+	File     bool     // whether the configuration came from a file, for messages
 	Listen   []string // URLs of listeners
 	Upstream []string // URLs of upstreams
 	Pool     int      // connections of each upstream
@@ -42,7 +43,10 @@ var Environment = []struct{ Name, Meaning string }{
 // on. The same goes for upstreams. Listeners go to the one upstream, or each
 // to the one of the same place in the order.
 func (c *Config) Apply(f Flags) error {
-	o := overlay{c: c, set: make(map[string]setting)}
+	o := overlay{c: c, whose: "there are", set: make(map[string]setting)}
+	if f.File {
+		o.whose = "the file has"
+	}
 	var pool []string
 	if f.Pool != 0 {
 		pool = []string{strconv.Itoa(f.Pool)}
@@ -79,9 +83,10 @@ func given(variable, flag string, values ...string) setting {
 
 // overlay puts settings over a configuration.
 type overlay struct {
-	c    *Config
-	set  map[string]setting // what each path was set by
-	errs []error
+	c     *Config
+	whose string             // who has the objects of c, in messages
+	set   map[string]setting // what each path was set by
+	errs  []error
 }
 
 // wrong notes a mistake in a setting, on one line.
@@ -125,7 +130,7 @@ func (o *overlay) upstreams(s setting) {
 		return
 	}
 	if n := len(o.c.Upstreams); n != 1 {
-		o.wrong(s, fmt.Sprintf("the file has %d upstreams, so it is not clear which one is meant", n))
+		o.wrong(s, fmt.Sprintf("%s %d upstreams, so it is not clear which one is meant", o.whose, n))
 		return
 	}
 	one := o.c.Upstreams[0]
@@ -152,7 +157,7 @@ func (o *overlay) upstreams(s setting) {
 func (o *overlay) listeners(s setting) {
 	if len(s.values) > 0 {
 		if n := len(o.c.Listeners); n != 1 {
-			o.wrong(s, fmt.Sprintf("the file has %d listeners, so it is not clear which one is meant", n))
+			o.wrong(s, fmt.Sprintf("%s %d listeners, so it is not clear which one is meant", o.whose, n))
 			return
 		}
 		one := o.c.Listeners[0]

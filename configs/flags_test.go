@@ -127,6 +127,7 @@ IDMUX_LOG_FORMAT xml: must be text or json, not "xml"
 					t.Fatal(err)
 				}
 			}
+			test.flags.File = test.file != ""
 			err := c.Apply(test.flags)
 			if test.errs != "" {
 				if err == nil || err.Error() != test.errs {

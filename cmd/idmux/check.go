@@ -77,14 +77,14 @@ func printConfig(c *cli.Context) error {
 	if c.NArg() > 1 {
 		return fmt.Errorf("%w: config takes one file, not %d", errUsage, c.NArg())
 	}
-	cfg := configs.Default()
-	if file := c.Args().First(); file != "" {
+	cfg, file := configs.Default(), c.Args().First()
+	if file != "" {
 		var err error
 		if cfg, err = configs.Load(file); err != nil {
 			return err
 		}
 	}
-	if err := cfg.Apply(configs.Flags{}); err != nil {
+	if err := cfg.Apply(configs.Flags{File: file != ""}); err != nil {
 		return err
 	}
 	text, err := cfg.YAML()
