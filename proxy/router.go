@@ -130,7 +130,8 @@ func (r *Router) fail(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
 // settle ends an exchange: the one place where a request is answered. The caller has taken x out of the table.
 func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, fl *wire.Flusher) {
 	if x.started != nil {
-		r.hooks.CallEnd(x.started, &end)
+		e := end // a copy, so that end itself stays off the heap where nobody looks
+		r.hooks.CallEnd(x.started, &e)
 	}
 	if b, ok := x.to.(*batch); ok && !b.room(len(answer.B)) {
 		answer.Release()
