@@ -12,7 +12,7 @@ import (
 
 // runHTTP makes the client's calls by POST, as many at a time as it may have in flight.
 func (c *client) runHTTP(ctx context.Context) {
-	transport := &http.Transport{MaxIdleConnsPerHost: c.InFlight}
+	transport := &http.Transport{MaxIdleConnsPerHost: c.InFlight, MaxConnsPerHost: c.InFlight}
 	defer transport.CloseIdleConnections()
 	var posts sync.WaitGroup
 	defer posts.Wait()
