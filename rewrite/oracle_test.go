@@ -134,7 +134,7 @@ func halfSurrogate(raw string) bool {
 			size = 2
 			if raw[1] == 'u' {
 				size = 6
-				if len(raw) >= 12 && raw[6:8] == `\u` && decode(raw[:12]) != "\ufffd\ufffd" && isHigh(raw[:6]) {
+				if len(raw) >= 12 && raw[6:8] == `\u` && utf8.RuneCountInString(decode(raw[:12])) == 1 {
 					size = 12
 				} else if decode(raw[:6]) == "\ufffd" && !strings.EqualFold(raw[2:6], "fffd") {
 					return true
@@ -145,10 +145,6 @@ func halfSurrogate(raw string) bool {
 	}
 	return false
 }
-
-// isHigh says whether an escape is the first half of a surrogate pair: behind
-// it, the second half makes one character.
-func isHigh(escape string) bool { return utf8.RuneCountInString(decode(escape+`\udc00`)) == 1 }
 
 func decode(body string) string {
 	var s string
