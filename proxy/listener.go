@@ -64,7 +64,9 @@ func (l *Listener) Serve(ctx context.Context, ln net.Listener) error {
 
 	var err error
 	select {
-	case err = <-served:
+	case err = <-served: // nobody can connect any more
+		l.leave()
+		err = errors.Join(err, l.server.Close())
 	case <-ctx.Done():
 		l.leave()
 		shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*closeGrace)
@@ -174,25 +176,41 @@ func isUpgrade(r *http.Request) bool {
 // upgrade makes the connection a session. The session gets a goroutine of its own, so that the server's, with its large
 // stack and buffers, can go.
 func (l *Listener) upgrade(w http.ResponseWriter, r *http.Request) {
-	if l.router.Draining() {
+	if !l.enter() {
 		w.Header().Set("Retry-After", "1")
 		httpError(w, http.StatusServiceUnavailable, "shutting down")
 		return
 	}
+	defer l.running.Done()
 	conn, err := wire.AcceptWebSocket(w, r, wire.WSConfig{
 		ReadLimit: l.cfg.Message, HandshakeTimeout: l.cfg.HeaderTimeout, WriteTimeout: l.cfg.WriteTimeout,
 	})
 	if err != nil {
 		return // answered with an HTTP error
 	}
-	s := newSession(l, conn, l.info(r.RemoteAddr, "websocket"))
+	l.start(conn, r.RemoteAddr)
+}
+
+// enter makes Serve wait for an upgrade, which http.Server forgets half-way; false when it is too late for one.
+func (l *Listener) enter() bool {
 	l.mu.Lock()
-	if l.leaving {
-		l.mu.Unlock()
+	defer l.mu.Unlock()
+	if l.leaving || l.router.Draining() {
+		return false
+	}
+	l.running.Add(1)
+	return true
+}
+
+// start makes conn a session. The caller has entered.
+func (l *Listener) start(conn wire.Conn, remote string) {
+	s := newSession(l, conn, l.info(remote, "websocket"))
+	l.mu.Lock()
+	leaving := l.leaving
+	l.sessions[s] = struct{}{}
+	l.mu.Unlock()
+	if leaving {
 		s.end(CloseDrain, wire.CodeGoingAway)
-	} else {
-		l.sessions[s] = struct{}{}
-		l.mu.Unlock()
 	}
 	l.running.Go(func() { l.serveSession(s) })
 }
