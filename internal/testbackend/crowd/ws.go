@@ -29,9 +29,9 @@ func (c *client) runWS(ctx context.Context) {
 // goroutine does for both: the proxy must not need a client that reads while it writes so little.
 func (c *client) visit(ctx context.Context, conn *websocket.Conn) bool {
 	flying := make(map[int]call)
-	free := make([]int, c.InFlight)
-	for i := range free {
-		free[i] = i + 1
+	free := make([]int, 0, c.InFlight)
+	for i := range c.InFlight {
+		free = append(free, i+1)
 	}
 	for c.left > 0 || len(flying) > 0 {
 		for len(free) > 0 && c.left > 0 {
