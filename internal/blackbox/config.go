@@ -13,6 +13,7 @@ type Config struct {
 	CallTimeout time.Duration // until a call is answered with an error
 	Message     int           // bytes of one message from a client
 	InFlight    int           // calls of one session that may wait at a time
+	DrainTime   time.Duration // for calls in flight at shutdown
 
 	// Down says that the upstream cannot be reached: Start then does not wait for it.
 	Down bool
@@ -24,6 +25,9 @@ func (c Config) yaml() string {
 	line := func(format string, args ...any) { fmt.Fprintf(&y, format+"\n", args...) }
 	line("version: 1")
 	line("admin: { listen: \"127.0.0.1:0\" }")
+	if c.DrainTime > 0 {
+		line("drain: { timeout: %s }", c.DrainTime)
+	}
 	line("listeners:")
 	line("  - name: front")
 	line("    listen: http://127.0.0.1:0")

@@ -43,7 +43,7 @@ func Start(tb testing.TB, c Config) *Proxy {
 	}
 	p := Run(tb, "serve", "--config", file)
 	if !c.Down {
-		p.awaitReady(tb)
+		p.AwaitReady(tb, http.StatusOK)
 	}
 	return p
 }
@@ -119,26 +119,26 @@ func (p *Proxy) awaitLine(tb testing.TB, what string, line <-chan string) string
 	return ""
 }
 
-// awaitReady asks the admin port until it says that the upstream is there.
-func (p *Proxy) awaitReady(tb testing.TB) {
+// AwaitReady asks the admin port until /readyz has a status.
+func (p *Proxy) AwaitReady(tb testing.TB, status int) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
-	for p.Ready(ctx) != http.StatusOK {
+	for p.ready(ctx) != status {
 		select {
 		case <-again.C:
 		case <-p.exited:
-			tb.Fatalf("idmux ended (%v) before it was ready:\n%s", p.failed, p.Log())
+			tb.Fatalf("idmux ended (%v) before /readyz said %d:\n%s", p.failed, status, p.Log())
 		case <-ctx.Done():
-			tb.Fatalf("idmux did not get ready:\n%s", p.Log())
+			tb.Fatalf("/readyz did not say %d:\n%s", status, p.Log())
 		}
 	}
 }
 
-// Ready is the status of /readyz on the admin port, 0 where it cannot be asked.
-func (p *Proxy) Ready(ctx context.Context) int {
+// ready is the status of /readyz on the admin port, 0 where it cannot be asked.
+func (p *Proxy) ready(ctx context.Context) int {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.Admin+"/readyz", nil)
 	if err != nil {
 		return 0

@@ -21,6 +21,7 @@ package testbackend
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -43,6 +44,9 @@ type Options struct {
 
 	// Forget keeps no frames: for runs with so many calls that the record would fill memory.
 	Forget bool
+
+	// Addr is the host:port to listen on, for a backend that comes up where one is already looked for. "": any free port.
+	Addr string
 }
 
 // Backend is a running JSON-RPC server. All methods are safe for concurrent use.
@@ -75,12 +79,26 @@ func StartWith(tb testing.TB, opts Options) *Backend {
 	b.ctx, b.end = context.WithCancel(context.Background())
 	b.ledger.init(opts.Forget)
 	b.server = httptest.NewUnstartedServer(http.HandlerFunc(b.serve))
+	if opts.Addr != "" {
+		b.listen(tb)
+	}
 	b.server.Config.Protocols = new(http.Protocols)
 	b.server.Config.Protocols.SetHTTP1(true)
 	b.server.Config.Protocols.SetUnencryptedHTTP2(true)
 	b.server.Start()
 	tb.Cleanup(b.Close)
 	return b
+}
+
+// listen puts the server on the address of the options.
+func (b *Backend) listen(tb testing.TB) {
+	tb.Helper()
+	ln, err := net.Listen("tcp", b.opts.Addr)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_ = b.server.Listener.Close()
+	b.server.Listener = ln
 }
 
 // HTTP is the URL for POST, over HTTP/1.1 or HTTP/2 without TLS.
