@@ -218,6 +218,9 @@ func (l *lab) runLoad(ctx context.Context, r any, args ...string) error {
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		return fmt.Errorf("idmux-load: %w: %s", err, bytes.TrimSpace(append(errs.Bytes(), out.Bytes()...)))
 	}
 	if err := json.Unmarshal(out.Bytes(), r); err != nil && !errors.Is(err, io.EOF) {
