@@ -111,25 +111,29 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 	// Nothing was written, and nobody else can reach x.
 	x.free()
 	in.client.inFlight.Add(-1)
-	r.doneOne()
 	r.refuse(rewrite.NewFault(rewrite.ReasonNoUpstream), id, to, slot, in.flusher)
+	r.doneOne()
 }
 
 // admit counts a request in, or says why it is refused.
 func (r *Router) admit(c *client) rewrite.Reason {
-	if r.draining.Load() {
-		return rewrite.ReasonShuttingDown
-	}
 	if c.inFlight.Add(1) > int64(c.limit) {
 		c.inFlight.Add(-1)
 		return rewrite.ReasonSessionLimit
 	}
-	if r.inFlight.Add(1) > int64(r.cfg.InFlight) {
-		c.inFlight.Add(-1)
-		r.doneOne()
-		return rewrite.ReasonOverloaded
+	total := r.inFlight.Add(1)
+	why := rewrite.Reason("")
+	switch {
+	case r.draining.Load(): // after counting: either this sees the drain, or the drain sees the request
+		why = rewrite.ReasonShuttingDown
+	case total > int64(r.cfg.InFlight):
+		why = rewrite.ReasonOverloaded
+	default:
+		return ""
 	}
-	return ""
+	c.inFlight.Add(-1)
+	r.doneOne()
+	return why
 }
 
 // send tries one connection. True means that x is settled or will be, and is not the caller's any more; false that

@@ -124,16 +124,21 @@ func (r *Router) abort(k rewrite.Key, x *exchange, why rewrite.Reason, fl *wire.
 // fail settles with a fault.
 func (r *Router) fail(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
 	r.faults.add(f.Reason)
-	r.settle(x, faultFrame(x.id, f), CallEnd{Fault: f}, fl)
+	var answer *wire.Frame
+	if f.Reason != rewrite.ReasonClientGone { // nobody would read it
+		answer = faultFrame(x.id, f)
+	}
+	r.settle(x, answer, CallEnd{Fault: f}, fl)
 }
 
-// settle ends an exchange: the one place where a request is answered. The caller has taken x out of the table.
+// settle ends an exchange: the one place where a request is answered. The caller has taken x out of the table. A nil
+// answer goes nowhere.
 func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, fl *wire.Flusher) {
 	if x.started != nil {
 		e := end // a copy, so that end itself stays off the heap where nobody looks
 		r.hooks.CallEnd(x.started, &e)
 	}
-	if b, ok := x.to.(*batch); ok && !b.room(len(answer.B)) {
+	if b, ok := x.to.(*batch); ok && answer != nil && !b.room(len(answer.B)) {
 		answer.Release()
 		answer = tooLarge(x.id)
 	}
@@ -141,8 +146,10 @@ func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, fl *wire.F
 	x.conn.Release()
 	x.free()
 	c.inFlight.Add(-1)
-	r.doneOne()
-	to.reply(slot, answer, fl)
+	if answer != nil {
+		to.reply(slot, answer, fl)
+	}
+	r.doneOne() // last: a drain that ends closes the sessions, and this one must have its answer by then
 }
 
 func (r *Router) doneOne() {
@@ -186,9 +193,10 @@ func (r *Router) Drain(ctx context.Context) int {
 	}
 	select {
 	case <-done:
+		return 0
 	case <-ctx.Done():
+		return int(r.inFlight.Load())
 	}
-	return int(r.inFlight.Load())
 }
 
 // Draining reports whether Drain was called.
