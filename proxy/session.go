@@ -29,7 +29,7 @@ type Session struct {
 	flusher wire.Flusher
 
 	// Safe for concurrent use.
-	reads atomic.Uint64 // how often bytes came
+	reads atomic.Uint64 // counts waits for the client and what ends them: odd while the reader is busy
 	ended sync.Once
 	why   atomic.Pointer[CloseReason] // the first reason given is the one that stays
 
@@ -73,6 +73,12 @@ func (s *Session) readLoop() error {
 		if err != nil {
 			return err
 		}
+		if n := s.reads.Load(); n&1 == 0 {
+			s.reads.Store(n + 1)
+		}
+		if s.why.Load() != nil {
+			continue // its end has begun, and no answer would reach it
+		}
 		in.frame = frame
 		if _, fault := s.router.forward(&in); fault.Reason == rewrite.ReasonInvalidUTF8 {
 			s.end(CloseNotUTF8, wire.CodeNotUTF8) // RFC 6455 section 8.1; the error has gone before
@@ -86,11 +92,12 @@ var errNotUTF8 = errors.New("proxy: text message is not UTF-8")
 // dry is called before each wait for the client, and so at least once for each read. It stops reading while much waits
 // to be taken, so that a client that asks faster than it reads is slowed down before it has to be evicted.
 func (s *Session) dry() {
-	s.reads.Add(1)
 	s.flusher.Flush()
 	if soft := s.cfg.SendQueue / 4; s.sender.Queued() > soft {
+		s.reads.Store(s.reads.Load() | 1)
 		s.sender.WaitBelow(soft)
 	}
+	s.reads.Store((s.reads.Load() | 1) + 1)
 }
 
 // farewell records why the session ends and, where the client can still hear it, says goodbye and lets it answer: what
@@ -164,9 +171,10 @@ func (s *Session) pong(payload []byte) {
 	}
 }
 
-// check is the keeper's look at a session, every so often: it pings a silent client and ends a mute one.
+// check is the keeper's look at a session, every so often: it pings a silent client and ends a mute one. Who is silent
+// while the session does not read, since it waits for the upstream or for its answers to be taken, cannot be known.
 func (s *Session) check(elapsed time.Duration) {
-	if n := s.reads.Load(); n != s.seen {
+	if n := s.reads.Load(); n != s.seen || n&1 == 1 {
 		s.seen, s.quiet = n, 0
 		return
 	}
