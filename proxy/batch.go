@@ -10,18 +10,18 @@ import (
 // batch gathers the answers to the members of one batch, in request order, and replies with one array when the last
 // has come (JSON-RPC 2.0 section 6).
 type batch struct {
-	to    replier
-	slot  int
-	limit int // bytes of all answers
+	to     replier
+	client *client // whose batches have a bound for what they gather
+	limit  int     // in bytes, for all of them
 
 	mu    sync.Mutex
 	parts []*wire.Frame // by member; nil: none yet, or none owed
 	left  int           // answers still owed, and one for the forwarder while it is at it
-	bytes int
+	bytes int           // gathered so far
 }
 
-func newBatch(to replier, slot, members, limit int) *batch {
-	return &batch{to: to, slot: slot, limit: limit, parts: make([]*wire.Frame, members), left: 1}
+func newBatch(in *inbound, members int) *batch {
+	return &batch{to: in.to, client: in.client, limit: in.limit, parts: make([]*wire.Frame, members), left: 1}
 }
 
 // owe announces one more answer.
@@ -31,8 +31,9 @@ func (b *batch) owe() {
 	b.mu.Unlock()
 }
 
-// reply implements replier. An answer that makes the whole too large is replaced by an error with the same id.
+// reply implements replier.
 func (b *batch) reply(member int, f *wire.Frame, fl *wire.Flusher) {
+	b.client.gathered.Add(int64(len(f.B)))
 	b.mu.Lock()
 	b.parts[member] = f
 	b.bytes += len(f.B)
@@ -40,12 +41,8 @@ func (b *batch) reply(member int, f *wire.Frame, fl *wire.Flusher) {
 	b.done(fl)
 }
 
-// room reports whether an answer of n bytes still fits.
-func (b *batch) room(n int) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.bytes+n <= b.limit
-}
+// room reports whether an answer of n bytes still fits. Where it does not, an error takes its place.
+func (b *batch) room(n int) bool { return b.client.gathered.Load()+int64(n) <= int64(b.limit) }
 
 // done counts one answer, or the forwarder, off; the last one sends the array.
 func (b *batch) done(fl *wire.Flusher) {
@@ -56,6 +53,7 @@ func (b *batch) done(fl *wire.Flusher) {
 	if !last { // after the last nobody touches b but us
 		return
 	}
+	b.client.gathered.Add(int64(-b.bytes))
 	out := wire.NewFrame()
 	for _, f := range b.parts {
 		if f == nil {
@@ -74,7 +72,7 @@ func (b *batch) done(fl *wire.Flusher) {
 		return
 	}
 	out.B = append(out.B, ']')
-	b.to.reply(b.slot, out, fl)
+	b.to.reply(0, out, fl)
 }
 
 // tooLarge is the answer in place of one that a batch has no room for.

@@ -18,6 +18,7 @@ type client struct {
 	// Safe for concurrent use.
 	seq      atomic.Uint64
 	inFlight atomic.Int64
+	gathered atomic.Int64                  // bytes of answers to batches that are not complete
 	conn     atomic.Pointer[upstream.Conn] // kept while it lives, so that a session's requests stay in order
 }
 

@@ -56,7 +56,7 @@ type ListenerConfig struct {
 	Batch       int // members of one batch
 	Depth       int // arrays and objects open at once
 	SendQueue   int // bytes waiting for a client that doesn't read; more and it is evicted
-	BatchReply  int // bytes of the answers gathered for one batch
+	BatchReply  int // bytes of the answers gathered for a session's batches
 
 	HeaderTimeout time.Duration // for the request line and headers
 	BodyTimeout   time.Duration // how long a body may start with nothing, besides a second for each 4 KiB
