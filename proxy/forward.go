@@ -39,7 +39,7 @@ func (r *Router) forward(in *inbound) (owed bool, fault rewrite.Fault) {
 // split forwards a batch member by member. All share one deadline, the latest that a member's method has.
 func (r *Router) split(in *inbound, envs []rewrite.Envelope) (owed bool) {
 	r.batches.Add(1)
-	b := newBatch(in.to, 0, len(envs), in.limit)
+	b := newBatch(in, len(envs))
 	var deadline int64
 	for i := range envs {
 		if envs[i].Kind == rewrite.Request {
@@ -139,31 +139,8 @@ func (r *Router) admit(c *client) rewrite.Reason {
 // send tries one connection. True means that x is settled or will be, and is not the caller's any more; false that
 // nothing was written and x is still the caller's.
 func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstream.Conn) bool {
-	key := in.client.nextKey(conn)
-	var wireID []byte
-	if in.client.target.cfg.Numbers {
-		wireID = rewrite.AppendNumber(in.wireID[:0], key)
-	} else {
-		wireID = r.cfg.Instance.AppendText(in.wireID[:0], key)
-	}
-	f := wire.NewFrame()
-	f.B = in.parser.AppendRequest(f.B, in.frame, e, wireID)
-	f.Owner, f.Ticket, f.Key = x, x.ticket(), k2w(key)
-	x.conn = conn
-	if r.hooks.CallStart != nil {
-		x.started = r.hooks.CallStart(&Call{
-			Client: &in.client.info, Conn: conn.Name, Target: in.client.target.cfg.Name,
-			Method: in.parser.Name(in.frame, e), ID: e.ID.Of(in.frame), WireID: wireID, Header: in.header,
-		})
-	}
 	conn.Acquire()
-	// Number-style counters start over after 2^31-1, and a call from before may still be pending.
-	if !r.pending.TryPut(key, conn.ID, x) {
-		f.Release()
-		conn.Release()
-		r.again(x)
-		return false
-	}
+	f, key := r.register(in, e, x, conn)
 	if conn.Send(f, in.flusher) == nil {
 		return true
 	}
@@ -173,6 +150,34 @@ func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstr
 		return false
 	}
 	return true // settled by its deadline or by the loss of the connection
+}
+
+// register puts x into the table, under a key of its own, and returns the frame that asks for its answer.
+func (r *Router) register(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstream.Conn) (*wire.Frame, rewrite.Key) {
+	for {
+		key := in.client.nextKey(conn)
+		var wireID []byte
+		if in.client.target.cfg.Numbers {
+			wireID = rewrite.AppendNumber(in.wireID[:0], key)
+		} else {
+			wireID = r.cfg.Instance.AppendText(in.wireID[:0], key)
+		}
+		f := wire.NewFrame()
+		f.B = in.parser.AppendRequest(f.B, in.frame, e, wireID)
+		f.Owner, f.Ticket, f.Key = x, x.ticket(), k2w(key)
+		x.conn = conn
+		if r.hooks.CallStart != nil {
+			x.started = r.hooks.CallStart(&Call{
+				Client: &in.client.info, Conn: conn.Name, Target: in.client.target.cfg.Name,
+				Method: in.parser.Name(in.frame, e), ID: e.ID.Of(in.frame), WireID: wireID, Header: in.header,
+			})
+		}
+		if r.pending.TryPut(key, conn.ID, x) {
+			return f, key
+		}
+		f.Release() // numbers start over after 2^31-1, and the call from before has this one still
+		r.again(x)
+	}
 }
 
 // again makes x ready for another attempt, under another wire id: this one was not written.

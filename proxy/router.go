@@ -68,6 +68,9 @@ func NewRouter(cfg Config, hooks Hooks) *Router {
 	if cfg.Instance == "" {
 		cfg.Instance = rewrite.NewInstance()
 	}
+	if hooks.CallEnd == nil {
+		hooks.CallEnd = func(any, *CallEnd) {}
+	}
 	r := &Router{
 		cfg: cfg, hooks: hooks,
 		pending: rewrite.NewTable[*exchange](shards, cfg.Late),
