@@ -168,7 +168,7 @@ func TestBusySessionIsNotMute(t *testing.T) {
 				up.answer(strings.Repeat("x", 1000))
 			}
 			a.send(`{"jsonrpc":"2.0","method":"more"}`) // behind which it is not read until it has read
-			for range calls { // takes its time, far longer than a ping may be unanswered
+			for range calls {                           // takes its time, far longer than a ping may be unanswered
 				time.Sleep(10 * time.Second)
 				if m, err := a.read(); err != nil {
 					t.Fatalf("read %.60s, %v", m, err)
