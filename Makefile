@@ -8,8 +8,7 @@ build:
 
 test:
 	scripts/prepare
-	go test -race ./...
-	cd e2e && go test ./...
+	failed=0; go test -race ./... || failed=1; (cd e2e && go test ./...) || failed=1; exit $$failed
 
 e2e:
 	scripts/prepare
