@@ -1,44 +1,140 @@
 package proxy
 
 import (
+	"errors"
+	"net/http"
 	"sync/atomic"
 
+	"github.com/idmux/idmux/internal/wire"
 	"github.com/idmux/idmux/rewrite"
 	"github.com/idmux/idmux/upstream"
 )
 
-// client is a session as the router sees it: whose ids, how many in flight, which upstream connection. A WebSocket
+// client is a session as the router sees it: whose ids, how many in flight, which upstream connections. A WebSocket
 // session is one; so is the TCP connection of an HTTP client.
 type client struct {
 	// Set at creation, then read-only.
-	info   ClientInfo
-	target *Target
-	limit  int // requests in flight
+	info  ClientInfo
+	limit int   // requests in flight
+	pins  []pin // one for each upstream that its requests can go to
 
 	// Safe for concurrent use.
 	seq      atomic.Uint64
 	inFlight atomic.Int64
-	gathered atomic.Int64                  // bytes of answers to batches that are not complete
-	conn     atomic.Pointer[upstream.Conn] // kept while it lives, so that a session's requests stay in order
+	gathered atomic.Int64 // bytes of answers to batches that are not complete
+}
+
+// pin is the connection that a client keeps to while it lives, so that its requests stay in order.
+type pin struct {
+	target *Target
+	hash   string // for upstreams that are chosen by a key
+	conn   atomic.Pointer[upstream.Conn]
+}
+
+func newPins(rt *routes, info *ClientInfo, header http.Header) []pin {
+	pins := make([]pin, len(rt.targets))
+	for i, t := range rt.targets {
+		pins[i].target = t
+		pins[i].hash = info.Prefix
+		if name := t.cfg.HashHeader; name != "" {
+			pins[i].hash = header.Get(name)
+		}
+	}
+	return pins
+}
+
+func (c *client) pin(t *Target) *pin {
+	for i := range c.pins {
+		if c.pins[i].target == t {
+			return &c.pins[i]
+		}
+	}
+	panic("proxy: a target that no route of the listener leads to")
 }
 
 // nextKey returns the key of the next request over conn.
-func (c *client) nextKey(conn *upstream.Conn) rewrite.Key {
-	if c.target.cfg.Numbers {
+func (c *client) nextKey(t *Target, conn *upstream.Conn) rewrite.Key {
+	if t.cfg.Numbers {
 		return rewrite.Key{Scope: conn.ID | rewrite.NumberScope, Seq: conn.NextNumber()}
 	}
 	return rewrite.Key{Scope: c.info.Session, Seq: c.seq.Add(1)}
 }
 
-// pick returns the connection for the next request: the same as before while that is up.
-func (c *client) pick() *upstream.Conn {
-	if conn := c.conn.Load(); conn != nil && conn.Ready() {
+// pick returns the connection for the next request: the same as before while that is up, unless the upstream spreads
+// single requests. avoid is an endpoint not to use if there is another, nil for none. nil: there is no connection.
+func (c *client) pick(t *Target, method []byte, avoid *upstream.Endpoint) *upstream.Conn {
+	p := c.pin(t)
+	if t.pool.SessionMode() {
+		return p.conn.Load()
+	}
+	if t.cfg.HashMethod {
+		return t.pool.Pick(upstream.Choice{Key: string(method), Avoid: avoid})
+	}
+	if t.cfg.Spread {
+		return t.pool.Pick(upstream.Choice{Key: p.hash, Avoid: avoid})
+	}
+	if conn := p.conn.Load(); conn != nil && conn.Ready() && conn.End != avoid {
 		return conn
 	}
-	conn := c.target.pool.Pick()
-	c.conn.Store(conn)
+	conn := t.pool.Pick(upstream.Choice{Key: p.hash, Avoid: avoid})
+	p.conn.Store(conn)
 	return conn
 }
 
+// lease makes sure that a client of an upstream in session mode has its connection. It may wait for the dialing, so only
+// the client's own goroutine may call it.
+func (c *client) lease(t *Target) rewrite.Reason {
+	if !t.pool.SessionMode() {
+		return ""
+	}
+	p := c.pin(t)
+	if conn := p.conn.Load(); conn != nil {
+		if conn.Ready() {
+			return ""
+		}
+		p.give()
+	}
+	conn, err := t.pool.Lease()
+	switch {
+	case errors.Is(err, wire.ErrFull):
+		return rewrite.ReasonOverloaded
+	case err != nil:
+		return rewrite.ReasonNoUpstream
+	}
+	p.conn.Store(conn)
+	return ""
+}
+
+// give ends a lease.
+func (p *pin) give() {
+	if conn := p.conn.Swap(nil); conn != nil {
+		p.target.pool.Return(conn)
+	}
+}
+
 // leave forgets conn, which has turned out to be lost.
-func (c *client) leave(conn *upstream.Conn) { c.conn.CompareAndSwap(conn, nil) }
+func (c *client) leave(t *Target, conn *upstream.Conn) {
+	if !t.pool.SessionMode() {
+		c.pin(t).conn.CompareAndSwap(conn, nil)
+	}
+}
+
+// release gives back what the client has leased.
+func (c *client) release() {
+	for i := range c.pins {
+		if c.pins[i].target.pool.SessionMode() {
+			c.pins[i].give()
+		}
+	}
+}
+
+// scattered reports whether the client's requests are not all under keys of its own: they may be number-style, or wait
+// for a connection.
+func (c *client) scattered() bool {
+	for i := range c.pins {
+		if cfg := &c.pins[i].target.cfg; cfg.Numbers || cfg.ConnectWait > 0 {
+			return true
+		}
+	}
+	return false
+}

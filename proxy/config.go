@@ -46,8 +46,10 @@ func (c *Config) Validate() error {
 // ListenerConfig is one address that clients connect to.
 type ListenerConfig struct {
 	Name     string
-	Listen   string   // http://host:port
-	Upstream string   // where its requests go
+	Listen   string // http://host:port
+	Upstream string // where its requests go, unless a route says otherwise
+	Methods  MethodsConfig
+	Routes   []RouteConfig
 	Origins  []string // browser origins allowed; "*" allows all; requests without Origin always pass
 
 	Connections int // TCP connections at a time; more are refused
@@ -92,6 +94,11 @@ func (c *ListenerConfig) Validate() error {
 	}
 	if c.Upstream == "" {
 		bad("upstream is missing")
+	}
+	for i := range c.Routes {
+		if err := c.Routes[i].Validate(); err != nil {
+			bad("routes[%d]: %w", i, err)
+		}
 	}
 	for _, o := range c.Origins {
 		if u, err := url.Parse(o); o != "*" && (err != nil || u.Scheme == "" || u.Host == "" || u.Path != "") {
@@ -156,11 +163,28 @@ type TargetConfig struct {
 	Methods map[string]time.Duration // the same for single methods
 	Depth   int                      // arrays and objects open at once in an answer
 	Members int                      // members of an array of answers
+
+	Spread     bool   // choose a connection for each request, in place of one for a session
+	HashHeader string // for an upstream balanced by hash: this header of the client is the key, in place of the session
+	HashMethod bool   // or the method is
+
+	ConnectWait time.Duration // how long a request may wait for a connection to come up; 0: it is refused at once
+
+	Retry  RetryConfig
+	Hedge  HedgeConfig
+	Check  CheckConfig
+	Height HeightConfig
 }
 
 // DefaultTarget returns the defaults for an upstream.
 func DefaultTarget(name string) TargetConfig {
-	return TargetConfig{Name: name, Timeout: 30 * time.Second, Depth: 1024, Members: 100000}
+	return TargetConfig{
+		Name: name, Timeout: 30 * time.Second, Depth: 1024, Members: 100000,
+		Retry:  RetryConfig{Attempts: 3, Budget: 20, Burst: 1000},
+		Hedge:  HedgeConfig{Quantile: 95, MinDelay: 50 * time.Millisecond, Budget: 10},
+		Check:  CheckConfig{Interval: 10 * time.Second, Timeout: 2 * time.Second, Fall: 3, Rise: 2},
+		Height: HeightConfig{Interval: 5 * time.Second, Timeout: 2 * time.Second},
+	}
 }
 
 // Validate reports every problem at once.
@@ -172,6 +196,14 @@ func (c *TargetConfig) Validate() error {
 	for m, d := range c.Methods {
 		if d <= 0 {
 			errs = append(errs, fmt.Errorf("upstream %q: timeouts.methods.%s: must be more than zero, not %v", c.Name, m, d))
+		}
+	}
+	if c.ConnectWait < 0 {
+		errs = append(errs, fmt.Errorf("upstream %q: limits.connect_wait: must not be negative", c.Name))
+	}
+	for _, err := range []error{c.Retry.Validate(), c.Hedge.Validate(), c.Check.Validate(), c.Height.Validate()} {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("upstream %q: %w", c.Name, err))
 		}
 	}
 	if c.Depth < 1 {

@@ -1,10 +1,13 @@
 package proxy
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/idmux/idmux/internal/wire"
 	"github.com/idmux/idmux/rewrite"
@@ -62,25 +65,53 @@ func (r *Router) route(c *upstream.Conn, frame []byte, e *rewrite.Envelope) {
 		r.drop(dropOf(verdict), c.Name, frame)
 		return
 	}
-	r.answer(x, frame, e, &c.Flusher)
+	r.answer(c, x, frame, e, &c.Flusher)
 }
 
 // answer settles x with a response, or with a fault where it is none.
-func (r *Router) answer(x *exchange, frame []byte, e *rewrite.Envelope, fl *wire.Flusher) {
+func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.Envelope, fl *wire.Flusher) {
 	if e.Kind != rewrite.Response {
+		c.End.Failed()
 		f := rewrite.NewFault(rewrite.ReasonBadResponse)
 		f.Sent = true
 		r.fail(x, f, fl)
 		return
 	}
-	r.responses.Add(1)
-	out := wire.NewFrame()
-	out.B = rewrite.AppendResponse(out.B, frame, e, x.id)
 	end := CallEnd{}
 	if err := e.Error.Of(frame); string(err) != "null" {
 		end.Error = err
 	}
-	r.settle(x, out, end, fl)
+	if end.Error != nil && listed(c.Pool.Codes(), end.Error) {
+		c.End.Failed()
+	} else {
+		c.End.Succeeded()
+	}
+	if x.began != 0 {
+		x.target.latencies.add(time.Duration(time.Now().UnixNano() - x.began))
+	}
+	if x.race != nil {
+		settles, rest := x.race.finish(x.key, false)
+		if !settles {
+			r.freeAttempt(x, true, rewrite.ReasonClientGone, fl)
+			return
+		}
+		r.lose(rest, fl)
+	}
+	r.responses.Add(1)
+	out := wire.NewFrame()
+	out.B = rewrite.AppendResponse(out.B, frame, e, x.id)
+	r.settle(x, out, end, true, fl)
+}
+
+// listed reports whether an error object has one of the codes that count as failures of an endpoint.
+func listed(codes []int, object []byte) bool {
+	if len(codes) == 0 {
+		return false
+	}
+	var e struct {
+		Code int `json:"code"`
+	}
+	return json.Unmarshal(object, &e) == nil && slices.Contains(codes, e.Code)
 }
 
 // declineRequest answers a request of the upstream: without a profile that says who is to answer, nobody is asked.
@@ -91,8 +122,8 @@ func (r *Router) declineRequest(c *upstream.Conn, frame []byte, e *rewrite.Envel
 		return // older dialects send notifications so
 	}
 	out := faultFrame(id, rewrite.NewFault(rewrite.ReasonMethodDenied))
-	out.Code = 0
-	_ = c.Decline(out) // if its queue is full or it is gone, the upstream has other worries
+	out.Code, out.Urgent = 0, true
+	_ = c.Offer(out, &c.Flusher) // if its queue is full or it is gone, the upstream has other worries
 }
 
 func noOwner(e *rewrite.Envelope) Drop {
@@ -115,18 +146,61 @@ func dropOf(v rewrite.Verdict) Drop {
 	}
 }
 
-// Lost implements upstream.Receiver: settle at once what waits on a lost connection. Its writer has returned, so what
-// is not written now never will be.
-func (r *Router) Lost(c *upstream.Conn, _ error) {
+// Lost implements upstream.Receiver: what was not written goes to another connection, what is safe to do twice, too, and
+// all else that waits on the lost connection is settled at once. Its writer has returned, so what is not written now
+// never will be.
+func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
+	for _, f := range unsent {
+		r.rescue(c, f)
+		f.Release()
+	}
 	keys := r.pending.Collect(nil, func(_ rewrite.Key, conn uint64, _ *exchange) bool { return conn == c.ID })
+	inOrder(keys)
 	for _, k := range keys {
 		if x, ok := r.pending.Remove(k); ok {
+			sent := x.drop()
+			if r.retry(x, x.req, sent, &c.Flusher) {
+				continue
+			}
 			f := rewrite.NewFault(rewrite.ReasonUpstreamLost)
-			f.Sent = x.drop()
+			f.Sent = sent
 			r.fail(x, f, &c.Flusher)
 		}
 	}
 	c.Flusher.Flush()
+}
+
+// rescue finds another connection for a frame that was not written.
+func (r *Router) rescue(c *upstream.Conn, f *wire.Frame) {
+	if f.Owner == nil {
+		r.rescueNotice(c, f)
+		return
+	}
+	x, ok := r.pending.Remove(w2k(f.Key))
+	if !ok {
+		return // settled already
+	}
+	sent := x.drop()
+	if !r.retry(x, f.B, sent, &c.Flusher) {
+		fault := rewrite.NewFault(rewrite.ReasonUpstreamLost)
+		fault.Sent = sent
+		r.fail(x, fault, &c.Flusher)
+	}
+}
+
+// rescueNotice is rescue for a notification.
+func (r *Router) rescueNotice(c *upstream.Conn, f *wire.Frame) {
+	if f.Op != wire.Text || c.Pool.SessionMode() {
+		return
+	}
+	if conn := c.Pool.Pick(upstream.Choice{Avoid: c.End}); conn != nil {
+		copied := wire.NewFrame()
+		copied.B, copied.Flow = append(copied.B, f.B...), f.Flow
+		if conn.Offer(copied, &c.Flusher) == nil {
+			return
+		}
+	}
+	r.drop(DropNoUpstream, c.Name, f.B)
 }
 
 var serverParsers sync.Pool // of *rewrite.Parser, for HTTP answers
@@ -145,7 +219,14 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 		return
 	}
 	if a.Err != nil {
-		r.fail(x, exchangeFault(a), nil)
+		fault := exchangeFault(a)
+		if fault.Reason == rewrite.ReasonUpstreamLost {
+			c.End.Failed()
+			if r.retry(x, f.B, a.Sent, nil) {
+				return
+			}
+		}
+		r.fail(x, fault, nil)
 		return
 	}
 	p, _ := serverParsers.Get().(*rewrite.Parser)
@@ -156,10 +237,13 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 	p.Limits = r.answerLimits(c)
 	_, envs, fault := p.Parse(a.Body)
 	if e := r.own(c, f, a.Body, envs, fault); e != nil {
-		r.answer(x, a.Body, e, nil)
+		r.answer(c, x, a.Body, e, nil)
 		return
 	}
-	r.fail(x, statusFault(a), nil)
+	c.End.Failed()
+	if a.Status < 500 || !r.retry(x, f.B, true, nil) {
+		r.fail(x, statusFault(a), nil)
+	}
 }
 
 // own finds the answer to f among what an HTTP body holds. A missing id or null is corrected when the body is that one

@@ -16,9 +16,18 @@ type exchange struct {
 	to       replier
 	slot     int    // its place among the answers of to
 	id       []byte // the client's id, byte for byte; owned
-	conn     *upstream.Conn
-	deadline int64 // by Router.now
-	started  any   // what Hooks.CallStart returned
+	target   *Target
+	key      rewrite.Key    // of the attempt under way
+	conn     *upstream.Conn // nil while parked
+	deadline int64          // by Router.now
+	queueBy  int64          // by Router.now: until then it must be written, or it is refused; 0: no bound
+	hedgeAt  int64          // by Router.now: when a second attempt may be made; 0: never
+	began    int64          // in ns, of methods whose latency is measured; else 0
+	attempts int            // made after the first
+	safe     bool           // may be done twice
+	req      []byte         // the request as it was sent, of a safe or a parked one; owned
+	race     *race          // with the other attempt, where two are under way
+	started  any            // what Hooks.CallStart returned
 
 	// state is ticket<<2 | phase. The ticket changes with each use of the object, so that a frame that is still queued
 	// when its exchange was settled cannot claim the next one.
@@ -50,7 +59,12 @@ func newExchange(c *client, to replier, slot int, id []byte) *exchange {
 
 // free gives x back. Its ticket moves on.
 func (x *exchange) free() {
-	x.client, x.to, x.conn, x.started = nil, nil, nil, nil
+	x.client, x.to, x.target, x.conn, x.race, x.started = nil, nil, nil, nil, nil, nil
+	x.queueBy, x.hedgeAt, x.began, x.attempts, x.safe = 0, 0, 0, 0, false
+	if cap(x.req) > 16<<10 {
+		x.req = nil // a pool remembers the largest it ever held
+	}
+	x.req = x.req[:0]
 	x.state.Store((x.state.Load()>>2 + 1) << 2)
 	exchanges.Put(x)
 }
@@ -68,6 +82,12 @@ func (x *exchange) drop() (sent bool) {
 	s := x.state.Load()
 	return s&3 == written || !x.state.CompareAndSwap(s, s&^3|dropped)
 }
+
+// again makes x ready for another attempt; its request was not written, or may be written twice.
+func (x *exchange) again() { x.state.Store((x.state.Load()>>2 + 1) << 2) }
+
+// waits reports whether the request is not written yet.
+func (x *exchange) waits() bool { return x.state.Load()&3 == queued }
 
 // faultFrame builds the answer that idmux makes. Its Code lets an HTTP listener choose the status.
 func faultFrame(id []byte, f rewrite.Fault) *wire.Frame {

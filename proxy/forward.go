@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
+	"time"
 
 	"github.com/idmux/idmux/internal/wire"
 	"github.com/idmux/idmux/rewrite"
@@ -11,6 +13,7 @@ import (
 // inbound is a frame of a client on its way through the router, with what its reader lends for it.
 type inbound struct {
 	client  *client
+	place   *place // where its requests may go
 	to      replier
 	parser  *rewrite.Parser
 	flusher *wire.Flusher
@@ -36,14 +39,18 @@ func (r *Router) forward(in *inbound) (owed bool, fault rewrite.Fault) {
 	return r.split(in, envs), fault
 }
 
-// split forwards a batch member by member. All share one deadline, the latest that a member's method has.
+// split forwards a batch member by member, each to where its method goes. All share one deadline, the latest that a
+// member's method has.
 func (r *Router) split(in *inbound, envs []rewrite.Envelope) (owed bool) {
 	r.batches.Add(1)
 	b := newBatch(in, len(envs))
 	var deadline int64
 	for i := range envs {
-		if envs[i].Kind == rewrite.Request {
-			deadline = max(deadline, r.now.Load()+int64(in.client.target.timeout(in.parser.Name(in.frame, &envs[i]))))
+		if envs[i].Kind != rewrite.Request {
+			continue
+		}
+		if t := in.target(&envs[i]); t != nil {
+			deadline = max(deadline, r.now.Load()+int64(t.timeout(in, &envs[i])))
 		}
 	}
 	for i := range envs {
@@ -57,13 +64,18 @@ func (r *Router) split(in *inbound, envs []rewrite.Envelope) (owed bool) {
 	return owed
 }
 
+// target returns where a message goes, nil where the configuration does not let its method pass.
+func (in *inbound) target(e *rewrite.Envelope) *Target {
+	if t := in.place.only; t != nil {
+		return t
+	}
+	return in.place.target(in.parser.Name(in.frame, e))
+}
+
 // member forwards or answers one message. A deadline of 0 means that its method's timeout counts.
 func (r *Router) member(in *inbound, e *rewrite.Envelope, to replier, slot int, deadline int64) (owed bool) {
 	switch e.Kind {
 	case rewrite.Request:
-		if deadline == 0 {
-			deadline = r.now.Load() + int64(in.client.target.timeout(in.parser.Name(in.frame, e)))
-		}
 		r.request(in, e, to, slot, deadline)
 		return true
 	case rewrite.Notification:
@@ -92,31 +104,80 @@ func (r *Router) refuse(f rewrite.Fault, id []byte, to replier, slot int, fl *wi
 func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int, deadline int64) {
 	r.requests.Add(1)
 	id := e.ID.Of(in.frame)
-	if why := r.admit(in.client); why != "" {
+	t := in.target(e)
+	if t == nil {
+		r.refuse(rewrite.NewFault(rewrite.ReasonMethodDenied), id, to, slot, in.flusher)
+		return
+	}
+	if why := r.admit(in.client, t); why != "" {
 		r.refuse(rewrite.NewFault(why), id, to, slot, in.flusher)
 		return
 	}
 	x := newExchange(in.client, to, slot, id)
-	x.deadline = deadline
-	for range tries {
-		conn := in.client.pick()
+	x.target, x.deadline = t, deadline
+	if deadline == 0 {
+		x.deadline = r.now.Load() + int64(t.timeout(in, e))
+	}
+	x.queueBy = r.now.Load() + int64(t.pool.PendingWait())
+	why := in.client.lease(t)
+	if why == "" {
+		why = r.start(in, e, x)
+	}
+	if why == "" {
+		return
+	}
+	if why == rewrite.ReasonNoUpstream && t.cfg.ConnectWait > 0 {
+		f := wire.NewFrame()
+		f.B = in.parser.AppendRequest(f.B, in.frame, e, parkedID)
+		r.park(x, f.B)
+		f.Release()
+		return
+	}
+	r.unsend(x, rewrite.NewFault(why), in.flusher)
+}
+
+// start finds a connection for a new exchange and sends its request. An empty reason means that x is settled or will be,
+// and is not the caller's any more.
+func (r *Router) start(in *inbound, e *rewrite.Envelope, x *exchange) rewrite.Reason {
+	var method []byte
+	if x.target.asksMethod() {
+		method = in.parser.Name(in.frame, e)
+		x.target.prepare(x, method)
+	}
+	for n := 0; n < tries; {
+		conn := in.client.pick(x.target, method, nil)
 		if conn == nil {
 			break
 		}
-		if r.send(in, e, x, conn) {
-			return
+		switch err := r.send(in, e, x, conn); {
+		case err == nil:
+			return ""
+		case errors.Is(err, wire.ErrFull):
+			return rewrite.ReasonQueueFull
+		case errors.Is(err, errTaken): // the next number may be free
+		default:
+			in.client.leave(x.target, conn)
+			n++
 		}
-		in.client.leave(conn)
 	}
-	// Nothing was written, and nobody else can reach x.
+	return rewrite.ReasonNoUpstream
+}
+
+// unsend refuses a request that nobody else can reach.
+func (r *Router) unsend(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
+	r.faults.add(f.Reason)
+	c, to, slot, answer := x.client, x.to, x.slot, faultFrame(x.id, f)
 	x.free()
-	in.client.inFlight.Add(-1)
-	r.refuse(rewrite.NewFault(rewrite.ReasonNoUpstream), id, to, slot, in.flusher)
+	c.inFlight.Add(-1)
+	to.reply(slot, answer, fl)
 	r.doneOne()
 }
 
 // admit counts a request in, or says why it is refused.
-func (r *Router) admit(c *client) rewrite.Reason {
+func (r *Router) admit(c *client, t *Target) rewrite.Reason {
+	if t.pool.Full() {
+		return rewrite.ReasonQueueFull
+	}
 	if c.inFlight.Add(1) > int64(c.limit) {
 		c.inFlight.Add(-1)
 		return rewrite.ReasonSessionLimit
@@ -136,53 +197,69 @@ func (r *Router) admit(c *client) rewrite.Reason {
 	return why
 }
 
-// send tries one connection. True means that x is settled or will be, and is not the caller's any more; false that
-// nothing was written and x is still the caller's.
-func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstream.Conn) bool {
+// appendWireID appends the wire id of a key.
+func (r *Router) appendWireID(dst []byte, t *Target, key rewrite.Key) []byte {
+	if t.cfg.Numbers {
+		return rewrite.AppendNumber(dst, key)
+	}
+	return r.cfg.Instance.AppendText(dst, key)
+}
+
+// errTaken is returned for a number-style key that is pending already.
+var errTaken = errors.New("proxy: wire id is pending")
+
+// send tries one connection for a new request. Without an error x is settled or will be, and is not the caller's any
+// more; with one, nothing was written and x is still the caller's.
+func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstream.Conn) error {
+	key := in.client.nextKey(x.target, conn)
+	wireID := r.appendWireID(in.wireID[:0], x.target, key)
+	f := wire.NewFrame()
+	f.B = in.parser.AppendRequest(f.B, in.frame, e, wireID)
+	if x.safe { // another attempt needs what was sent
+		x.req = append(x.req[:0], f.B...)
+	}
+	if r.hooks.CallStart != nil {
+		x.started = r.hooks.CallStart(&Call{
+			Client: &in.client.info, Conn: conn.Name, Target: x.target.cfg.Name,
+			Method: in.parser.Name(in.frame, e), ID: e.ID.Of(in.frame), WireID: wireID, Header: in.header,
+		})
+	}
+	return r.dispatch(x, key, f, conn, true, in.flusher)
+}
+
+// dispatch puts x into the table and gives its frame to a connection, which wait lets wait for a place. Without an error x
+// is not the caller's any more.
+func (r *Router) dispatch(x *exchange, key rewrite.Key, f *wire.Frame, conn *upstream.Conn, wait bool, fl *wire.Flusher) error {
+	f.Owner, f.Ticket, f.Key, f.Flow = x, x.ticket(), k2w(key), x.client.info.Session
+	x.conn, x.key = conn, key
 	conn.Acquire()
-	f, key := r.register(in, e, x, conn)
-	if conn.Send(f, in.flusher) == nil {
-		return true
+	// Number-style counters start over after 2^31-1, and a call from before may still be pending.
+	if !r.pending.TryPut(key, conn.ID, x) {
+		f.Release()
+		conn.Release(false, fl)
+		r.endAttempt(x)
+		return errTaken
+	}
+	var err error
+	if wait {
+		err = conn.Send(f, fl)
+	} else {
+		err = conn.Offer(f, fl)
+	}
+	if err == nil {
+		return nil
 	}
 	if x, ok := r.pending.Remove(key); ok {
-		conn.Release()
-		r.again(x)
-		return false
+		conn.Release(false, fl)
+		r.endAttempt(x)
+		return err
 	}
-	return true // settled by its deadline or by the loss of the connection
+	return nil // settled by its deadline or by the loss of the connection
 }
 
-// register puts x into the table, under a key of its own, and returns the frame that asks for its answer.
-func (r *Router) register(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstream.Conn) (*wire.Frame, rewrite.Key) {
-	for {
-		key := in.client.nextKey(conn)
-		var wireID []byte
-		if in.client.target.cfg.Numbers {
-			wireID = rewrite.AppendNumber(in.wireID[:0], key)
-		} else {
-			wireID = r.cfg.Instance.AppendText(in.wireID[:0], key)
-		}
-		f := wire.NewFrame()
-		f.B = in.parser.AppendRequest(f.B, in.frame, e, wireID)
-		f.Owner, f.Ticket, f.Key = x, x.ticket(), k2w(key)
-		x.conn = conn
-		if r.hooks.CallStart != nil {
-			x.started = r.hooks.CallStart(&Call{
-				Client: &in.client.info, Conn: conn.Name, Target: in.client.target.cfg.Name,
-				Method: in.parser.Name(in.frame, e), ID: e.ID.Of(in.frame), WireID: wireID, Header: in.header,
-			})
-		}
-		if r.pending.TryPut(key, conn.ID, x) {
-			return f, key
-		}
-		f.Release() // numbers start over after 2^31-1, and the call from before has this one still
-		r.again(x)
-	}
-}
-
-// again makes x ready for another attempt, under another wire id: this one was not written.
-func (r *Router) again(x *exchange) {
-	x.state.Store((x.state.Load()>>2 + 1) << 2)
+// endAttempt makes x ready for another attempt, under another wire id: this one was not written.
+func (r *Router) endAttempt(x *exchange) {
+	x.again()
 	if x.started != nil {
 		r.hooks.CallEnd(x.started, &CallEnd{Fault: rewrite.NewFault(rewrite.ReasonUpstreamLost)})
 		x.started = nil
@@ -192,17 +269,24 @@ func (r *Router) again(x *exchange) {
 // notify passes a notification on. There is nobody to tell if that fails.
 func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 	r.notifications.Add(1)
-	for range tries {
-		conn := in.client.pick()
-		if conn == nil {
-			break
+	t := in.target(e)
+	if t == nil {
+		r.drop(DropDenied, in.client.info.Prefix, in.frame)
+		return
+	}
+	if in.client.lease(t) == "" {
+		for range tries {
+			conn := in.client.pick(t, nil, nil)
+			if conn == nil {
+				break
+			}
+			f := wire.NewFrame()
+			f.B, f.Flow = in.parser.AppendRequest(f.B, in.frame, e, nil), in.client.info.Session
+			if conn.Send(f, in.flusher) == nil {
+				return
+			}
+			in.client.leave(t, conn)
 		}
-		f := wire.NewFrame()
-		f.B = in.parser.AppendRequest(f.B, in.frame, e, nil)
-		if conn.Send(f, in.flusher) == nil {
-			return
-		}
-		in.client.leave(conn)
 	}
 	r.drop(DropNoUpstream, in.client.info.Prefix, in.frame)
 }
@@ -212,4 +296,14 @@ func (r *Router) drop(why Drop, where string, frame []byte) {
 	if r.hooks.Dropped != nil {
 		r.hooks.Dropped(why, where, frame)
 	}
+}
+
+// timeout is how long a request may take.
+func (t *Target) timeout(in *inbound, e *rewrite.Envelope) time.Duration {
+	if len(t.cfg.Methods) > 0 {
+		if d, ok := t.cfg.Methods[string(in.parser.Name(in.frame, e))]; ok {
+			return d
+		}
+	}
+	return t.cfg.Timeout
 }

@@ -32,6 +32,8 @@ type Call struct {
 	ID     []byte // the client's id, as it sent it
 	WireID []byte
 	Header http.Header // of an HTTP client's POST; nil for WebSocket
+
+	Attempt int // 0 for the first; later ones have no Method and no Header
 }
 
 // CallEnd is how an exchange ended: by a response (Fault.Ok), or by a fault of idmux's.

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,7 +20,7 @@ type Listener struct {
 	// Set at creation, then read-only.
 	cfg    ListenerConfig
 	router *Router
-	target *Target
+	routes *routes
 	server *http.Server
 
 	open    atomic.Int64  // TCP connections
@@ -38,11 +37,11 @@ type httpClientKey struct{}
 
 // NewListener returns a listener that sends what it gets to the target named in cfg.
 func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listener, error) {
-	target := router.targets[cfg.Upstream]
-	if target == nil {
-		return nil, fmt.Errorf("listener %s: no upstream is named %q", cfg.Name, cfg.Upstream)
+	rt, err := newRoutes(&cfg, router.targets)
+	if err != nil {
+		return nil, err
 	}
-	l := &Listener{cfg: cfg, router: router, target: target, sessions: make(map[*Session]struct{})}
+	l := &Listener{cfg: cfg, router: router, routes: rt, sessions: make(map[*Session]struct{})}
 	l.server = &http.Server{
 		Handler:           l,
 		ReadHeaderTimeout: cfg.HeaderTimeout,
@@ -188,7 +187,7 @@ func (l *Listener) upgrade(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return // answered with an HTTP error
 	}
-	l.start(conn, r.RemoteAddr)
+	l.start(conn, r)
 }
 
 // enter makes Serve wait for an upgrade, which http.Server forgets half-way; false when it is too late for one.
@@ -202,9 +201,9 @@ func (l *Listener) enter() bool {
 	return true
 }
 
-// start makes conn a session. The caller has entered.
-func (l *Listener) start(conn wire.Conn, remote string) {
-	s := newSession(l, conn, l.info(remote, "websocket"))
+// start makes conn, which r was the handshake of, a session. The caller has entered.
+func (l *Listener) start(conn wire.Conn, r *http.Request) {
+	s := newSession(l, conn, l.info(r.RemoteAddr, "websocket"), r)
 	l.mu.Lock()
 	leaving := l.leaving
 	l.sessions[s] = struct{}{}
@@ -261,8 +260,9 @@ func (l *Listener) connContext(ctx context.Context, _ net.Conn) context.Context 
 // httpClient returns the session of the request's connection, made at its first POST.
 func (l *Listener) httpClient(r *http.Request) *client {
 	c := r.Context().Value(httpClientKey{}).(*client)
-	if c.target == nil { // requests of one connection come one after the other
-		c.info, c.target, c.limit = l.info(r.RemoteAddr, "http"), l.target, l.cfg.InFlight
+	if c.pins == nil { // requests of one connection come one after the other
+		c.info, c.limit = l.info(r.RemoteAddr, "http"), l.cfg.InFlight
+		c.pins = newPins(l.routes, &c.info, r.Header)
 	}
 	return c
 }

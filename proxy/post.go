@@ -58,8 +58,9 @@ func (l *Listener) servePost(w http.ResponseWriter, r *http.Request, c *client) 
 	}
 	p.parser.Limits = l.cfg.limits()
 	to := &post{answer: make(chan *wire.Frame, 1)}
+	where := l.routes.at(r)
 	owed, _ := l.router.forward(&inbound{
-		client: c, to: to, parser: &p.parser, flusher: &p.flusher,
+		client: c, place: &where, to: to, parser: &p.parser, flusher: &p.flusher,
 		header: r.Header, limit: l.cfg.BatchReply, frame: p.body.Bytes(),
 	})
 	p.flusher.Flush()

@@ -20,6 +20,7 @@ const (
 	DropGarbage      Drop = "garbage"       // a frame that is not JSON, or no JSON-RPC message
 	DropUnowned      Drop = "unowned"       // a notification from an upstream that nobody asked for
 	DropNotOwed      Drop = "not_owed"      // a client's answer to nothing
+	DropDenied       Drop = "method_denied" // a client's notification of a method that the configuration does not let pass
 	DropNoUpstream   Drop = "no_upstream"   // a client's notification while no upstream was up
 	DropClientGone   Drop = "client_gone"   // an answer whose session ended before it could be queued
 	DropNoticeFailed Drop = "notice_failed" // a notification that an HTTP upstream did not take
@@ -27,7 +28,7 @@ const (
 
 var drops = []Drop{
 	DropLate, DropDuplicate, DropUnknown, DropWrongConn, DropForeignID, DropNullID, DropGarbage, DropUnowned,
-	DropNotOwed, DropNoUpstream, DropClientGone, DropNoticeFailed,
+	DropNotOwed, DropDenied, DropNoUpstream, DropClientGone, DropNoticeFailed,
 }
 
 // CloseReason is why a session ended. The word is the log field and the metric label.
@@ -43,6 +44,7 @@ const (
 	CloseNotUTF8      CloseReason = "not_utf8"      // a text message that is not UTF-8
 	CloseProtocol     CloseReason = "protocol"      // bytes that are no WebSocket frames
 	CloseMute         CloseReason = "ping_timeout"  // did not answer a ping
+	CloseUpstreamLost CloseReason = "upstream_lost" // in session mode: the state that its upstream connection had is gone
 	CloseDrain        CloseReason = "drain"         // idmux shuts down
 )
 
@@ -89,6 +91,7 @@ var faultReasons = []rewrite.Reason{
 	rewrite.ReasonBadID, rewrite.ReasonBadMethod, rewrite.ReasonBadParams, rewrite.ReasonUnexpectedMember,
 	rewrite.ReasonNoMethod,
 	rewrite.ReasonMethodDenied, rewrite.ReasonNoUpstream, rewrite.ReasonUpstreamLost, rewrite.ReasonTimeout,
-	rewrite.ReasonOverloaded, rewrite.ReasonSessionLimit, rewrite.ReasonShuttingDown, rewrite.ReasonResponseTooLarge,
+	rewrite.ReasonOverloaded, rewrite.ReasonSessionLimit, rewrite.ReasonQueueFull, rewrite.ReasonQueueTimeout,
+	rewrite.ReasonShuttingDown, rewrite.ReasonResponseTooLarge,
 	rewrite.ReasonBadResponse, rewrite.ReasonUpstreamStatus, rewrite.ReasonClientGone,
 }

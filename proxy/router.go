@@ -1,7 +1,9 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +28,7 @@ type Router struct {
 	hooks   Hooks
 	pending *rewrite.Table[*exchange]
 	targets map[string]*Target // read-only after construction
+	hedging bool               // any target hedges; read-only after construction
 
 	now      atomic.Int64 // coarse clock in ns, moved by Run
 	inFlight atomic.Int64
@@ -36,10 +39,15 @@ type Router struct {
 	notifications atomic.Uint64
 	responses     atomic.Uint64
 	batches       atomic.Uint64
+	retried       atomic.Uint64
+	hedged        atomic.Uint64
+	parks         atomic.Uint64 // keys of requests that wait for a connection
 
 	drops  counters[Drop]
 	faults counters[rewrite.Reason]
 	closes counters[CloseReason]
+
+	self client // session 0: asks on idmux's own account, for health checks
 
 	mu    sync.Mutex
 	woken chan struct{} // closed when inFlight becomes 0 while draining
@@ -47,21 +55,23 @@ type Router struct {
 
 // Target is an upstream as the router sees it.
 type Target struct {
-	cfg  TargetConfig
-	pool *upstream.Pool
+	// Set at creation, then read-only.
+	cfg    TargetConfig
+	pool   *upstream.Pool
+	safe   patterns // methods that may be sent twice
+	hedged patterns
+
+	// Safe for concurrent use.
+	retries   *budget
+	hedges    *budget
+	latencies latencies
+
+	mu     sync.Mutex
+	parked []rewrite.Key // requests that wait for a connection, in order
 }
 
 // Pool returns the target's connections.
 func (t *Target) Pool() *upstream.Pool { return t.pool }
-
-func (t *Target) timeout(method []byte) time.Duration {
-	if len(t.cfg.Methods) > 0 {
-		if d, ok := t.cfg.Methods[string(method)]; ok {
-			return d
-		}
-	}
-	return t.cfg.Timeout
-}
 
 // NewRouter returns a router without targets.
 func NewRouter(cfg Config, hooks Hooks) *Router {
@@ -80,18 +90,26 @@ func NewRouter(cfg Config, hooks Hooks) *Router {
 		closes:  newCounters(closeReasons),
 	}
 	r.now.Store(time.Now().UnixNano())
+	r.self.info = ClientInfo{Prefix: r.prefix(0)}
 	return r
 }
 
 // AddTarget makes an upstream known; to be called before the first request. The pool must deliver to this router.
 func (r *Router) AddTarget(cfg TargetConfig, pool *upstream.Pool) *Target {
-	t := &Target{cfg: cfg, pool: pool}
+	t := &Target{
+		cfg: cfg, pool: pool, safe: compile(cfg.Retry.Methods), hedged: compile(cfg.Hedge.Methods),
+		retries: newBudget(cfg.Retry.Budget, cfg.Retry.Burst), hedges: newBudget(cfg.Hedge.Budget, 10),
+	}
 	r.targets[cfg.Name] = t
+	r.hedging = r.hedging || len(t.hedged) > 0
 	return t
 }
 
-// Run keeps the clock and ends what is overdue, until ctx ends.
+// Run keeps the clock, ends what is overdue and checks the health of endpoints, until ctx ends.
 func (r *Router) Run(ctx context.Context) {
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	checks.Go(func() { r.check(ctx) })
 	t := time.NewTicker(tick)
 	defer t.Stop()
 	var keys []rewrite.Key
@@ -106,12 +124,38 @@ func (r *Router) Run(ctx context.Context) {
 		if r.inFlight.Load() == 0 {
 			continue
 		}
-		keys = r.pending.Collect(keys[:0], func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.deadline <= now })
+		keys = r.pending.Collect(keys[:0], func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.overdue(now) })
+		inOrder(keys)
 		for _, k := range keys {
 			if x, ok := r.pending.Abandon(k); ok {
-				r.abort(k, x, rewrite.ReasonTimeout, nil)
+				r.abort(k, x, x.why(now), nil)
 			}
 		}
+		if r.hedging {
+			r.hedge(now)
+		}
+	}
+}
+
+// inOrder sorts keys so that what a session asked first is answered first.
+func inOrder(keys []rewrite.Key) {
+	slices.SortFunc(keys, func(a, b rewrite.Key) int { return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Seq, b.Seq)) })
+}
+
+// overdue reports whether an exchange has to be ended: its deadline has passed, or it has waited too long to be written.
+func (x *exchange) overdue(now int64) bool {
+	return x.deadline <= now || x.queueBy != 0 && x.queueBy <= now && x.waits()
+}
+
+// why is the reason for which an overdue exchange is ended.
+func (x *exchange) why(now int64) rewrite.Reason {
+	switch {
+	case x.deadline <= now:
+		return rewrite.ReasonTimeout
+	case x.conn == nil:
+		return rewrite.ReasonNoUpstream
+	default:
+		return rewrite.ReasonQueueTimeout
 	}
 }
 
@@ -120,23 +164,35 @@ func (r *Router) Run(ctx context.Context) {
 func (r *Router) abort(k rewrite.Key, x *exchange, why rewrite.Reason, fl *wire.Flusher) {
 	f := rewrite.NewFault(why)
 	f.Sent = x.drop()
-	x.conn.Cancel(k2w(k))
+	conn := x.conn
+	if conn != nil {
+		conn.Cancel(k2w(k))
+	}
 	r.fail(x, f, fl)
+	if conn != nil && f.Sent && why == rewrite.ReasonTimeout {
+		conn.TimedOut()
+	}
 }
 
 // fail settles with a fault.
 func (r *Router) fail(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
+	if x.race != nil {
+		if settles, _ := x.race.finish(x.key, true); !settles {
+			r.freeAttempt(x, f.Sent, f.Reason, fl)
+			return
+		}
+	}
 	r.faults.add(f.Reason)
 	var answer *wire.Frame
 	if f.Reason != rewrite.ReasonClientGone { // nobody would read it
 		answer = faultFrame(x.id, f)
 	}
-	r.settle(x, answer, CallEnd{Fault: f}, fl)
+	r.settle(x, answer, CallEnd{Fault: f}, f.Sent, fl)
 }
 
-// settle ends an exchange: the one place where a request is answered. The caller has taken x out of the table. A nil
-// answer goes nowhere.
-func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, fl *wire.Flusher) {
+// settle ends an exchange: the one place where a request is answered. The caller has taken x out of the table, and won
+// the race where there is one. sent says whether its request was written. A nil answer goes nowhere.
+func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, sent bool, fl *wire.Flusher) {
 	if x.started != nil {
 		e := end // a copy, so that end itself stays off the heap where nobody looks
 		r.hooks.CallEnd(x.started, &e)
@@ -146,7 +202,9 @@ func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, fl *wire.F
 		answer = tooLarge(x.id)
 	}
 	to, slot, c := x.to, x.slot, x.client
-	x.conn.Release()
+	if x.conn != nil {
+		x.conn.Release(sent, fl)
+	}
 	x.free()
 	c.inFlight.Add(-1)
 	if answer != nil {
@@ -172,7 +230,7 @@ func (r *Router) abandon(c *client) {
 		return
 	}
 	var keys []rewrite.Key
-	if c.target.cfg.Numbers {
+	if c.scattered() {
 		keys = r.pending.Collect(nil, func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.client == c })
 	} else {
 		keys = r.pending.CollectScope(nil, c.info.Session)
@@ -216,6 +274,8 @@ type Stats struct {
 	Notifications uint64 // of clients
 	Responses     uint64 // of upstreams, given to their owners
 	Batches       uint64 // of clients
+	Retries       uint64 // attempts after the first
+	Hedges        uint64 // second attempts at slow requests
 
 	Drops  map[Drop]uint64
 	Faults map[rewrite.Reason]uint64
@@ -228,6 +288,7 @@ func (r *Router) Stats() Stats {
 		InFlight: r.InFlight(),
 		Requests: r.requests.Load(), Notifications: r.notifications.Load(),
 		Responses: r.responses.Load(), Batches: r.batches.Load(),
+		Retries: r.retried.Load(), Hedges: r.hedged.Load(),
 		Drops: r.drops.read(), Faults: r.faults.read(), Closes: r.closes.read(),
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/idmux/idmux/internal/wire"
 	"github.com/idmux/idmux/rewrite"
+	"github.com/idmux/idmux/upstream"
 )
 
 // replied is a replier that hands each answer to a function.
@@ -25,9 +26,11 @@ func (r replied) reply(_ int, f *wire.Frame, _ *wire.Flusher) { r(f) }
 func (w *world) forward(to replier, message string) {
 	w.t.Helper()
 	fl := &wire.Flusher{}
-	c := &client{info: w.listener.info("x", "test"), target: w.listener.target, limit: 100}
+	c := &client{info: w.listener.info("x", "test"), limit: 100}
+	c.pins = newPins(w.listener.routes, &c.info, nil)
+	where := w.listener.routes.at(handshake())
 	w.router.forward(&inbound{
-		client: c, to: to, parser: &rewrite.Parser{}, flusher: fl, limit: 1 << 20, frame: []byte(message),
+		client: c, place: &where, to: to, parser: &rewrite.Parser{}, flusher: fl, limit: 1 << 20, frame: []byte(message),
 	})
 	fl.Flush()
 	synctest.Wait()
@@ -97,7 +100,7 @@ func TestNumbersStartOver(t *testing.T) {
 			a.send(call(i+1, "slow"))
 			up.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"slow"}`, i+1))
 		}
-		setNumber(w.pool.Pick(), math.MaxInt32-1)
+		setNumber(w.pool.Pick(upstream.Choice{}), math.MaxInt32-1)
 		a.send(call(100, "last"), call(101, "over"), call(102, "next"))
 		up.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"last"}`, math.MaxInt32))
 		up.want(`{"jsonrpc":"2.0","id":9,"method":"over"}`)
@@ -270,7 +273,7 @@ func TestConfigReportsAll(t *testing.T) {
 			ptr(DefaultListener("a", "http://127.0.0.1:8545", "node")),
 			&ListenerConfig{Listen: "ftp://x", Origins: []string{"*", "example.org", "https://a.org/path"}}, 18,
 		},
-		"target": {ptr(DefaultTarget("node")), &TargetConfig{Methods: map[string]time.Duration{"a": 0}}, 3},
+		"target": {ptr(DefaultTarget("node")), &TargetConfig{Methods: map[string]time.Duration{"a": 0}}, 5},
 	} {
 		if err := tc.good.Validate(); err != nil {
 			t.Errorf("%s: the defaults: %v", name, err)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"errors"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,7 @@ type Session struct {
 	cfg    *ListenerConfig
 	conn   wire.Conn
 	sender *wire.Sender
+	place  place
 
 	// Owned by run.
 	parser  rewrite.Parser
@@ -38,13 +40,15 @@ type Session struct {
 	quiet time.Duration
 }
 
-func newSession(l *Listener, conn wire.Conn, info ClientInfo) *Session {
+func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *Session {
 	s := &Session{
-		client: client{info: info, target: l.target, limit: l.cfg.InFlight},
+		client: client{info: info, limit: l.cfg.InFlight},
+		place:  l.routes.at(r),
 		router: l.router, cfg: &l.cfg, conn: conn,
-		sender: wire.NewSender(conn, l.cfg.SendQueue, 16),
+		sender: wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16}),
 		parser: rewrite.Parser{Limits: l.cfg.limits()},
 	}
+	s.pins = newPins(l.routes, &s.info, r.Header)
 	s.flusher.Yield = true
 	return s
 }
@@ -59,14 +63,15 @@ func (s *Session) run() (CloseReason, error) {
 	s.flusher.Flush()
 	s.farewell(err)
 	_ = s.conn.Close() // the reason is in err
-	s.sender.Stop()
+	wire.Release(s.sender.Stop())
 	s.router.abandon(&s.client)
+	s.release()
 	return *s.why.Load(), err
 }
 
 func (s *Session) readLoop() error {
 	in := inbound{
-		client: &s.client, to: s, parser: &s.parser, flusher: &s.flusher, limit: s.cfg.BatchReply,
+		client: &s.client, place: &s.place, to: s, parser: &s.parser, flusher: &s.flusher, limit: s.cfg.BatchReply,
 	}
 	for {
 		frame, err := s.conn.ReadFrame()

@@ -181,7 +181,9 @@ func TestBusySessionIsNotMute(t *testing.T) {
 	})
 	t.Run("waiting for an upstream", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, func(s *settings) { s.upstream.Queue, s.upstreamRoom, s.target.Timeout = 1, 1, time.Hour })
+			w := newWorld(t, func(s *settings) {
+				s.upstream.Queue, s.upstreamRoom, s.target.Timeout, s.upstream.PendingWait = 1, 1, time.Hour, time.Hour
+			})
 			up, a := w.upstream(), w.client()
 			a.send(call(1, "m"), call(2, "m"), call(3, "m"), call(4, "m"))
 			for range 40 { // the upstream is alive, but does not read
@@ -288,7 +290,7 @@ func TestSessionEndsWithCode(t *testing.T) {
 			up := w.upstream()
 			near, far := wire.Pipe(100)
 			w.listener.enter()
-			w.listener.start(&faulty{Conn: near, err: err}, "client.test:1")
+			w.listener.start(&faulty{Conn: near, err: err}, handshake())
 			w.listener.running.Done()
 			a := &peer{Conn: far, t: t}
 			a.send(call(1, "m"))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"os"
 	"reflect"
 	"sync/atomic"
@@ -131,7 +133,7 @@ func (w *world) client() *peer {
 	if !w.listener.enter() {
 		w.t.Fatal("the listener takes no sessions")
 	}
-	w.listener.start(near, "client.test:1")
+	w.listener.start(near, handshake())
 	w.listener.running.Done()
 	w.t.Cleanup(func() { _ = far.Close() })
 	return &peer{Conn: far, t: w.t}
@@ -238,4 +240,9 @@ func call(id int, method string) string {
 
 func result(id any, text string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%v,"result":"%s"}`, id, text)
+}
+
+// handshake is the request that a client's connection began with.
+func handshake() *http.Request {
+	return &http.Request{RemoteAddr: "client.test:1", URL: &url.URL{Path: "/"}, Header: http.Header{}}
 }

@@ -37,6 +37,7 @@ const (
 	ReasonOverloaded       Reason = "overloaded"         // too much in flight in total
 	ReasonSessionLimit     Reason = "session_limit"      // too much in flight for one session
 	ReasonQueueFull        Reason = "queue_full"         // no place in the queue of an upstream
+	ReasonQueueTimeout     Reason = "queue_timeout"      // waited too long for a place in the queue of an upstream
 	ReasonShuttingDown     Reason = "shutting_down"      // idmux takes no new requests
 	ReasonRateLimited      Reason = "rate_limited"       // more calls than the configuration grants
 	ReasonResponseTooLarge Reason = "response_too_large" // the answer is above the size limit
@@ -63,6 +64,7 @@ var reasons = map[Reason]struct {
 	ReasonOverloaded:       {CodeOverloaded, "Overloaded"},
 	ReasonSessionLimit:     {CodeOverloaded, "Too many requests in flight"},
 	ReasonQueueFull:        {CodeOverloaded, "Upstream queue is full"},
+	ReasonQueueTimeout:     {CodeOverloaded, "Waited too long for the upstream"},
 	ReasonShuttingDown:     {CodeShuttingDown, "Shutting down"},
 	ReasonRateLimited:      {CodeRateLimited, "Rate limit exceeded"},
 	ReasonResponseTooLarge: {CodeResponseTooLarge, "Response too large"},

@@ -154,7 +154,8 @@ type nobody struct{}
 
 func (nobody) Deliver(*upstream.Conn, []byte)                        {}
 func (nobody) Answered(*upstream.Conn, *wire.Frame, upstream.Answer) {}
-func (nobody) Lost(*upstream.Conn, error)                            {}
+func (nobody) Lost(*upstream.Conn, []*wire.Frame, error)             {}
+func (nobody) Up(*upstream.Conn)                                     {}
 
 // runPool runs a pool of n in-memory connections under the hooks until the returned function is called. Each dial is
 // answered by the function.
@@ -190,7 +191,7 @@ func TestDeadUpstreamDoesNotFlood(t *testing.T) {
 		}
 		for i, l := range []map[string]any{first[0], second[0]} {
 			if l["level"] != "WARN" || l["msg"] != "upstream not connected" || l["upstream"] != "core" ||
-				l["error"] != "upstream core: dial: connection refused" {
+				l["error"] != "upstream core: dial core.example.org: connection refused" {
 				t.Errorf("line is %v", l)
 			}
 			if d, ok := l["retry_in"].(float64); !ok || d <= 0 {

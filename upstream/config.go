@@ -11,9 +11,15 @@ import (
 // Config describes one upstream. Durations and sizes are bounds, not goals.
 type Config struct {
 	Name string // names the upstream in routes, logs and metrics
-	URL  string // ws, wss, http, https, or demo:
 
-	// Connections is the size of the pool: WebSocket connections, or HTTP requests at a time (each on a kept-alive
+	// URL is the upstream's address where there is one: ws, wss, http, https, or demo:. Endpoints are several, all
+	// WebSocket or all HTTP.
+	URL       string
+	Endpoints []EndpointConfig
+	Balance   Balance
+	Resolve   ResolveConfig
+
+	// Connections is the size of the pool for each endpoint: WebSocket connections, or HTTP requests at a time (each on a kept-alive
 	// connection of its own under HTTP/1.1).
 	Connections int
 	Headers     map[string]string // sent with the handshake or with each request
@@ -24,6 +30,21 @@ type Config struct {
 	PingInterval time.Duration // silence after which a WebSocket or HTTP/2 connection is pinged
 	PongTimeout  time.Duration // silence after a ping that ends it
 	IdleTimeout  time.Duration // how long an idle HTTP connection is kept
+
+	MaxAge    time.Duration // a WebSocket connection of this age is replaced, and finishes what it has; 0: never
+	AgeJitter int           // percent by which ages differ, so that not all are replaced at once
+	DrainTime time.Duration // how long a replaced connection may take to finish
+
+	Window      int           // calls in flight on one connection; more wait, and sessions take turns
+	Pending     int           // calls that may wait on one connection; more are refused
+	PendingWait time.Duration // how long a call may wait before it is refused
+	Requests    int           // calls in flight on the upstream in total; more are refused; 0: no bound
+
+	// Sessions, where not 0, gives each session a connection of its own, closed with it, and is how many there may be.
+	Sessions int
+	Warm     int // connections kept ready for the next sessions
+
+	Passive PassiveConfig
 
 	Queue    int // bytes waiting to be written to one connection; who asks for more waits
 	Response int // bytes of one answer
@@ -40,6 +61,14 @@ func DefaultConfig(name, rawURL string) Config {
 		Name: name, URL: rawURL, Connections: 2,
 		Connect: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		PingInterval: 20 * time.Second, PongTimeout: 10 * time.Second, IdleTimeout: 4 * time.Second,
+		Balance: BalanceLeast, Resolve: ResolveConfig{Interval: 30 * time.Second},
+		AgeJitter: 10, DrainTime: 30 * time.Second,
+		Window: 512, Pending: 4096, PendingWait: 5 * time.Second,
+		Passive: PassiveConfig{
+			Failures: 5, Eject: 30 * time.Second, MaxEject: 5 * time.Minute, MaxShare: 50, Panic: 50, Mute: 3,
+			Forgiving: 10 * time.Minute,
+			Breaker:   BreakerConfig{Calls: 20, Window: 10 * time.Second, Open: 5 * time.Second},
+		},
 		Queue: 4 << 20, Response: 32 << 20,
 		BackoffMin: 100 * time.Millisecond, BackoffMax: 10 * time.Second, Stable: 10 * time.Second,
 	}
@@ -61,26 +90,36 @@ func (c *Config) Validate() error {
 	if c.Name == "" {
 		bad("name is missing")
 	}
-	u, err := url.Parse(c.URL)
-	switch {
-	case err != nil:
-		bad("url: %v", err)
-	case u.Scheme == "demo":
-	case u.Scheme != "ws" && u.Scheme != "wss" && u.Scheme != "http" && u.Scheme != "https":
-		bad("url: scheme must be ws, wss, http, https or demo, not %q", u.Scheme)
-	case u.Host == "":
-		bad("url: host is missing in %q", c.URL)
-	}
+	c.validateEndpoints(bad)
 	if c.Connections < 1 || c.Connections > 4096 {
 		bad("connections: must be 1 to 4096, not %d", c.Connections)
 	}
 	for name, d := range map[string]time.Duration{
 		"timeouts.connect": c.Connect, "timeouts.write": c.WriteTimeout, "timeouts.ping": c.PingInterval,
 		"timeouts.pong": c.PongTimeout, "timeouts.idle": c.IdleTimeout,
+		"timeouts.drain": c.DrainTime, "limits.pending_wait": c.PendingWait, "resolve.interval": c.Resolve.Interval,
+		"health.passive.eject": c.Passive.Eject, "health.passive.max_eject": c.Passive.MaxEject,
 		"backoff.min": c.BackoffMin, "backoff.max": c.BackoffMax, "backoff.stable": c.Stable,
 	} {
 		if d <= 0 {
 			bad("%s: must be more than zero, not %v", name, d)
+		}
+	}
+	for name, n := range map[string]int{
+		"limits.window": c.Window, "limits.pending": c.Pending, "limits.requests": c.Requests,
+		"session.max": c.Sessions, "session.warm": c.Warm, "health.passive.failures": c.Passive.Failures,
+		"health.passive.mute": c.Passive.Mute, "max_age": int(c.MaxAge),
+	} {
+		if n < 0 {
+			bad("%s: must not be negative", name)
+		}
+	}
+	for name, n := range map[string]int{
+		"max_age_jitter": c.AgeJitter, "health.passive.max_share": c.Passive.MaxShare,
+		"health.passive.panic": c.Passive.Panic, "health.breaker.percent": c.Passive.Breaker.Percent,
+	} {
+		if n < 0 || n > 100 {
+			bad("%s: must be 0 to 100 percent, not %d", name, n)
 		}
 	}
 	if c.BackoffMin > c.BackoffMax {
@@ -95,12 +134,12 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// endpoint returns where to connect and the headers to send. The URL's credentials become a header (RFC 7617), which
-// both transports take.
-func (c *Config) endpoint() (*url.URL, http.Header, error) {
-	u, err := url.Parse(c.URL)
+// source is where an endpoint comes from: its address and the headers to send. The URL's credentials become a header
+// (RFC 7617), which both transports take.
+func (c *Config) source(ec EndpointConfig) (source, error) {
+	u, err := url.Parse(ec.URL)
 	if err != nil {
-		return nil, nil, err
+		return source{}, err
 	}
 	r := http.Request{Header: http.Header{}}
 	if u.User != nil {
@@ -111,5 +150,67 @@ func (c *Config) endpoint() (*url.URL, http.Header, error) {
 	for k, v := range c.Headers {
 		r.Header.Set(k, v)
 	}
-	return u, r.Header, nil
+	return source{cfg: ec, url: u, header: r.Header}, nil
 }
+
+// EndpointConfig is one address of an upstream, or a name that stands for several (see ResolveConfig).
+type EndpointConfig struct {
+	URL      string
+	Weight   int // its share among endpoints of one priority, from 1
+	Priority int // 0 first; endpoints of a later one are used while none before is usable
+}
+
+// endpoints returns the configured endpoints, whichever way they were given.
+func (c *Config) endpoints() []EndpointConfig {
+	if len(c.Endpoints) > 0 {
+		return c.Endpoints
+	}
+	return []EndpointConfig{{URL: c.URL, Weight: 1}}
+}
+
+func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
+	if c.URL != "" && len(c.Endpoints) > 0 {
+		bad("url: give a url or endpoints, not both")
+	}
+	kinds := make(map[bool]bool)
+	seen := make(map[string]bool)
+	for _, e := range c.endpoints() {
+		u, err := url.Parse(e.URL)
+		switch {
+		case err != nil:
+			bad("url: %v", err)
+			continue
+		case u.Scheme == "demo":
+		case u.Scheme != "ws" && u.Scheme != "wss" && u.Scheme != "http" && u.Scheme != "https":
+			bad("url: scheme must be ws, wss, http, https or demo, not %q", u.Scheme)
+		case u.Host == "":
+			bad("url: host is missing in %q", e.URL)
+		}
+		kinds[isHTTP(u)] = true
+		if seen[u.Host] {
+			bad("endpoints: %q is there twice", u.Host)
+		}
+		seen[u.Host] = true
+		if e.Weight < 0 || e.Priority < 0 {
+			bad("endpoints: weight and priority must not be negative")
+		}
+	}
+	if len(kinds) > 1 {
+		bad("endpoints: must be all WebSocket or all HTTP")
+	}
+	switch c.Balance {
+	case BalanceLeast, BalanceRound, BalanceHash:
+	default:
+		bad("balance: must be %s, %s or %s, not %q", BalanceLeast, BalanceRound, BalanceHash, c.Balance)
+	}
+	switch c.Resolve.By {
+	case "", ResolveHost, ResolveSRV:
+	default:
+		bad("resolve.by: must be host or srv, not %q", c.Resolve.By)
+	}
+	if c.Sessions > 0 && kinds[true] {
+		bad("session: an HTTP upstream has no connections to give to sessions")
+	}
+}
+
+func isHTTP(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }

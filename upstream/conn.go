@@ -1,9 +1,9 @@
 package upstream
 
 import (
-	"fmt"
 	"math"
 	"net/http"
+	"sync"
 	"sync/atomic"
 
 	"github.com/idmux/idmux/internal/wire"
@@ -19,8 +19,13 @@ type Receiver interface {
 	Answered(c *Conn, f *wire.Frame, a Answer)
 
 	// Lost is called once for a stream connection, after its last Deliver and after its writer has returned, so no frame
-	// given to it can reach the wire any more.
-	Lost(c *Conn, err error)
+	// given to it can reach the wire any more. unsent are those that never did, those of one flow in order; they are the
+	// receiver's now.
+	Lost(c *Conn, unsent []*wire.Frame, err error)
+
+	// Up is called when a connection has come up, or, with nil, when an endpoint can be used again: calls that wait for
+	// that may go on.
+	Up(c *Conn)
 }
 
 // Answer is the outcome of one HTTP exchange.
@@ -38,6 +43,7 @@ type Conn struct {
 	ID   uint64 // unique in the process, from 1
 	Name string // upstream name and slot, for logs and spans
 	Pool *Pool
+	End  *Endpoint
 
 	// Flusher belongs to the reader of a stream connection.
 	Flusher wire.Flusher
@@ -48,34 +54,72 @@ type Conn struct {
 	link     link
 	lost     atomic.Bool
 	inFlight atomic.Int64
-	numbers  atomic.Uint64
+	silent   atomic.Int32 // calls that timed out since something came
+
+	once    sync.Once
+	retired chan struct{} // closed by Retire
+	empty   chan struct{} // room for one: nothing is in flight any more
+	numbers atomic.Uint64
 }
 
 // link is how a Conn's frames travel.
 type link interface {
 	send(f *wire.Frame, fl *wire.Flusher) error
-	decline(f *wire.Frame, fl *wire.Flusher) error
+	offer(f *wire.Frame, fl *wire.Flusher) error
 	cancel(key [2]uint64)
 	ready() bool
+	credit(n int, fl *wire.Flusher)
+	pause(on bool)
+	waiting() int
+	abort()
 }
 
 var connIDs atomic.Uint64
 
-func newConn(p *Pool, slot int) *Conn {
-	return &Conn{ID: connIDs.Add(1), Name: fmt.Sprintf("%s-%d", p.cfg.Name, slot+1), Pool: p}
+func newConn(e *Endpoint, name string) *Conn {
+	return &Conn{
+		ID: connIDs.Add(1), Name: name, Pool: e.Pool, End: e,
+		retired: make(chan struct{}), empty: make(chan struct{}, 1),
+	}
+}
+
+// Retire takes the connection out of use: it gets no new calls, finishes those in flight, bounded by DrainTime, and
+// closes. A new one is dialed in its place at once. HTTP endpoints have nothing to retire.
+func (c *Conn) Retire() {
+	c.once.Do(func() { close(c.retired) })
+	c.nudge()
+}
+
+// Retired reports whether Retire was called.
+func (c *Conn) Retired() bool {
+	select {
+	case <-c.retired:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *Conn) nudge() {
+	if c.InFlight() == 0 {
+		select {
+		case c.empty <- struct{}{}:
+		default:
+		}
+	}
 }
 
 // Send takes f over and puts it into the connection's queue, waiting for a place where the queue is full. Stream
 // connections are added to fl, and the caller flushes it soon; with a nil fl they are flushed at once. An error means
-// that f was not sent and never will be.
+// that f was not sent and never will be; wire.ErrFull that too many wait already.
 func (c *Conn) Send(f *wire.Frame, fl *wire.Flusher) error { return c.link.send(f, fl) }
 
 // Ready reports whether the connection is up.
-func (c *Conn) Ready() bool { return !c.lost.Load() && c.link.ready() }
+func (c *Conn) Ready() bool { return !c.lost.Load() && c.link.ready() && !c.Retired() }
 
-// Decline sends f to the peer of a stream connection from its reader, which must not wait: where the queue is full, f is
-// dropped with an error. It takes f over.
-func (c *Conn) Decline(f *wire.Frame) error { return c.link.decline(f, &c.Flusher) }
+// Offer is Send for those who must not wait, because they serve everybody: where the queue is full, it fails with
+// wire.ErrFull.
+func (c *Conn) Offer(f *wire.Frame, fl *wire.Flusher) error { return c.link.offer(f, fl) }
 
 // Cancel ends the HTTP exchange of the frame with this key, if it still runs. Stream connections ignore it.
 func (c *Conn) Cancel(key [2]uint64) { c.link.cancel(key) }
@@ -83,11 +127,44 @@ func (c *Conn) Cancel(key [2]uint64) { c.link.cancel(key) }
 // NextNumber counts from 1 to 2^31-1 and then starts over: ids for upstreams that take only numbers.
 func (c *Conn) NextNumber() uint64 { return (c.numbers.Add(1)-1)%math.MaxInt32 + 1 }
 
-// Acquire and Release count the exchanges that the connection owes answers to; Pick prefers the connection with fewest.
-func (c *Conn) Acquire() { c.inFlight.Add(1) }
+// Acquire counts an exchange that the connection owes an answer to; Pick prefers the connection with fewest.
+func (c *Conn) Acquire() {
+	c.inFlight.Add(1)
+	c.End.inFlight.Add(1)
+	c.Pool.inFlight.Add(1)
+}
 
-// Release is the opposite of Acquire.
-func (c *Conn) Release() { c.inFlight.Add(-1) }
+// Release ends an exchange. sent says whether its request was written: then the connection's window moves on, and frames
+// that waited for that are written with fl, or at once where fl is nil.
+func (c *Conn) Release(sent bool, fl *wire.Flusher) {
+	c.Pool.inFlight.Add(-1)
+	c.End.inFlight.Add(-1)
+	if c.inFlight.Add(-1) == 0 && c.Retired() {
+		c.nudge()
+	}
+	if sent {
+		c.link.credit(1, fl)
+	}
+}
+
+// TimedOut tells that a call that was written got no answer in time. A connection on which that happens several times in
+// a row, with nothing else coming, is given up.
+func (c *Conn) TimedOut() {
+	c.End.Failed()
+	if n := c.Pool.cfg.Passive.Mute; n > 0 && int(c.silent.Add(1)) == n {
+		c.link.abort()
+	}
+}
+
+// heard tells that something came.
+func (c *Conn) heard() {
+	if c.silent.Load() != 0 {
+		c.silent.Store(0)
+	}
+}
 
 // InFlight is the number of exchanges acquired and not released.
 func (c *Conn) InFlight() int { return int(c.inFlight.Load()) }
+
+// Waiting is the number of calls that wait for the connection's window.
+func (c *Conn) Waiting() int { return c.link.waiting() }

@@ -37,6 +37,8 @@ type recorder struct {
 
 func newRecorder() *recorder { return &recorder{answers: make(chan answered, 1000)} }
 
+func (r *recorder) Up(*Conn) {}
+
 func (r *recorder) Deliver(c *Conn, frame []byte) {
 	if r.delivered != nil {
 		r.delivered(c, frame)
@@ -50,7 +52,8 @@ func (r *recorder) Answered(_ *Conn, f *wire.Frame, a Answer) {
 	r.answers <- answered{string(f.B), a.Status, a.Header.Clone(), string(bytes.Clone(a.Body)), a.Err, a.Sent}
 }
 
-func (r *recorder) Lost(c *Conn, err error) {
+func (r *recorder) Lost(c *Conn, unsent []*wire.Frame, err error) {
+	wire.Release(unsent)
 	if r.lost != nil {
 		r.lost(c, err)
 	}

@@ -30,39 +30,44 @@ type exchanger struct {
 
 	mu      sync.Mutex
 	cond    sync.Cond // room in the queue, or closed
-	queue   []*wire.Frame
+	queue   wire.FairQueue
 	bytes   int
+	paused  bool
 	workers int
 	closed  bool
 	running map[[2]uint64]context.CancelFunc
 	group   sync.WaitGroup
 }
 
-func newExchanger(ctx context.Context, c *Conn, cfg *Config, recv Receiver) (*exchanger, error) {
-	u, header, err := cfg.endpoint()
-	if err != nil {
-		return nil, err
-	}
-	for _, k := range []string{"Content-Type", "Accept"} {
-		if header.Get(k) == "" {
-			header.Set(k, "application/json")
-		}
-	}
-	e := &exchanger{
-		cfg: cfg, conn: c, recv: recv, url: u, header: header, ctx: ctx,
+func newExchanger(ctx context.Context, c *Conn) *exchanger {
+	x := &exchanger{
+		cfg: &c.Pool.cfg, conn: c, recv: c.Pool.recv, url: c.End.url, ctx: ctx,
+		header:  c.End.header.Clone(),
 		failed:  make(chan struct{}, 1),
 		running: make(map[[2]uint64]context.CancelFunc),
 	}
-	e.cond.L = &e.mu
-	e.transport = newTransport(cfg)
-	return e, nil
+	x.cond.L = &x.mu
+	x.paused = c.Pool.paused.Load()
+	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json"} {
+		if x.header.Get(k) == "" {
+			x.header.Set(k, v)
+		}
+	}
+	x.transport = newTransport(x.cfg, c.End.address)
+	return x
 }
 
 // newTransport keeps as many idle connections as there are workers, so that load never closes one only to dial again. It
 // makes no more than that: a worker that gets a connection while it dials would otherwise leave one too many behind.
-func newTransport(cfg *Config) *http.Transport {
+func newTransport(cfg *Config, address string) *http.Transport {
+	dialer := &net.Dialer{Timeout: cfg.Connect}
 	t := &http.Transport{
-		DialContext:         (&net.Dialer{Timeout: cfg.Connect}).DialContext,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if address != "" {
+				addr = address
+			}
+			return dialer.DialContext(ctx, network, addr)
+		},
 		TLSHandshakeTimeout: cfg.Connect,
 		MaxIdleConnsPerHost: cfg.Connections,
 		MaxConnsPerHost:     cfg.Connections,
@@ -78,10 +83,11 @@ func newTransport(cfg *Config) *http.Transport {
 }
 
 // run keeps watch until ctx ends: while the upstream cannot be reached, it tries to connect, with backoff.
-func (e *exchanger) run(ctx context.Context, h *Hooks) {
+func (e *exchanger) run(ctx context.Context) {
+	h := &e.conn.Pool.hooks
 	defer e.close()
 	for {
-		if !e.probe(ctx, h) {
+		if !e.probe(ctx) {
 			return
 		}
 		select {
@@ -92,6 +98,7 @@ func (e *exchanger) run(ctx context.Context, h *Hooks) {
 		if h.Connected != nil {
 			h.Connected(e.conn)
 		}
+		e.recv.Up(e.conn)
 		select {
 		case <-ctx.Done():
 			return
@@ -107,29 +114,19 @@ func (e *exchanger) run(ctx context.Context, h *Hooks) {
 var errUnreachable = errors.New("upstream: cannot connect")
 
 // probe connects until it works; false when ctx ended first.
-func (e *exchanger) probe(ctx context.Context, h *Hooks) bool {
+func (e *exchanger) probe(ctx context.Context) bool {
 	b := newBackoff(e.cfg)
 	for {
 		d := net.Dialer{Timeout: e.cfg.Connect}
-		c, err := d.DialContext(ctx, "tcp", hostPort(e.url))
+		c, err := d.DialContext(ctx, "tcp", e.conn.End.dialAddress())
 		if err == nil {
 			_ = c.Close() // only to see that it works
 			return true
 		}
-		if !wait(ctx, b, e.conn.Pool, err, h) {
+		if !wait(ctx, b, e.conn.Pool, err) {
 			return false
 		}
 	}
-}
-
-func hostPort(u *url.URL) string {
-	if u.Port() != "" {
-		return u.Host
-	}
-	if u.Scheme == "https" {
-		return net.JoinHostPort(u.Hostname(), "443")
-	}
-	return net.JoinHostPort(u.Hostname(), "80")
 }
 
 func (e *exchanger) send(f *wire.Frame, fl *wire.Flusher) error {
@@ -143,25 +140,64 @@ func (e *exchanger) send(f *wire.Frame, fl *wire.Flusher) error {
 	for !e.closed && e.fullLocked(f) {
 		e.cond.Wait()
 	}
-	if e.closed {
+	return e.pushLocked(f)
+}
+
+func (e *exchanger) offer(f *wire.Frame, _ *wire.Flusher) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fullLocked(f) {
 		f.Release()
-		return wire.ErrClosed
+		return wire.ErrFull
 	}
-	e.queue = append(e.queue, f)
-	e.bytes += len(f.B)
-	if e.workers < e.cfg.Connections {
+	return e.pushLocked(f)
+}
+
+func (e *exchanger) pushLocked(f *wire.Frame) error {
+	var err error
+	switch {
+	case e.closed:
+		err = wire.ErrClosed
+	case e.cfg.Pending > 0 && e.queue.Len() >= e.cfg.Pending+e.cfg.Connections:
+		err = wire.ErrFull
+	default:
+		e.queue.Push(f)
+		e.bytes += len(f.B)
+		e.hireLocked()
+		return nil
+	}
+	f.Release()
+	return err
+}
+
+// hireLocked starts as many workers as there is work for.
+func (e *exchanger) hireLocked() {
+	for n := min(e.queue.Len(), e.cfg.Connections); e.workers < n && !e.paused; {
 		e.workers++
 		e.group.Go(e.work)
 	}
-	return nil
 }
+
+func (e *exchanger) credit(int, *wire.Flusher) {} // a worker that is done takes the next
+
+func (e *exchanger) pause(on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.paused = on
+	e.hireLocked()
+}
+
+func (e *exchanger) waiting() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.queue.Len()
+}
+
+func (e *exchanger) abort() {} // each exchange ends by itself
 
 func (e *exchanger) fullLocked(f *wire.Frame) bool {
 	return e.bytes > 0 && e.bytes+len(f.B) > e.cfg.Queue
 }
-
-// decline is never called: no request of an upstream comes as the answer to a POST.
-func (e *exchanger) decline(f *wire.Frame, fl *wire.Flusher) error { return e.send(f, fl) }
 
 func (e *exchanger) ready() bool { return e.up.Load() }
 
@@ -189,13 +225,11 @@ func (e *exchanger) work() {
 func (e *exchanger) next() *wire.Frame {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if len(e.queue) == 0 || e.closed {
+	if e.queue.Len() == 0 || e.closed || e.paused {
 		e.workers--
 		return nil
 	}
-	f := e.queue[0]
-	e.queue[0] = nil
-	e.queue = e.queue[1:]
+	f := e.queue.Pop()
 	e.bytes -= len(f.B)
 	e.cond.Broadcast()
 	return f
@@ -286,15 +320,15 @@ func (e *exchanger) close() {
 	e.up.Store(false)
 	e.mu.Lock()
 	e.closed = true
-	rest := e.queue
-	e.queue = nil
+	var rest []*wire.Frame
+	for e.queue.Len() > 0 {
+		rest = append(rest, e.queue.Pop())
+	}
 	e.cond.Broadcast()
 	e.mu.Unlock()
-	for _, f := range rest {
-		f.Release()
-	}
 	e.group.Wait()
-	e.recv.Lost(e.conn, context.Cause(e.ctx))
+	e.conn.lost.Store(true)
+	e.recv.Lost(e.conn, rest, context.Cause(e.ctx))
 	e.transport.CloseIdleConnections()
 }
 

@@ -77,7 +77,7 @@ func (p *httpPool) callAs(t *testing.T, body string, key [2]uint64, owner wire.C
 	t.Helper()
 	f := text(body)
 	f.Owner, f.Key = owner, key
-	if err := p.Pick().Send(f, nil); err != nil {
+	if err := p.Pick(Choice{}).Send(f, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -285,7 +285,7 @@ func TestHTTPUpstreamGoesAndComesBack(t *testing.T) {
 	if err := await(t, p.retried, "a report"); !errors.As(err, &op) {
 		t.Errorf("reported: %v", err)
 	}
-	if p.Ready() || p.Pick() != nil || p.Live() != 0 {
+	if p.Ready() || p.Pick(Choice{}) != nil || p.Live() != 0 {
 		t.Error("an upstream that refuses connections is offered")
 	}
 
@@ -302,7 +302,7 @@ func TestHTTPUpstreamGoesAndComesBack(t *testing.T) {
 		if a := p.answer(t); a.body != "up" {
 			t.Errorf("answer: %+v", a)
 		}
-		c := p.Pick()
+		c := p.Pick(Choice{})
 		h.Close()
 		for { // a kept-alive connection may be tried first
 			p.call(t, "down")
@@ -318,7 +318,7 @@ func TestHTTPUpstreamGoesAndComesBack(t *testing.T) {
 			}
 		}
 		await(t, p.lost, "the loss")
-		if c.Ready() || p.Pick() != nil {
+		if c.Ready() || p.Pick(Choice{}) != nil {
 			t.Error("an upstream that refuses connections is offered")
 		}
 	}
@@ -443,16 +443,16 @@ func TestHTTPCancel(t *testing.T) {
 	key := [2]uint64{7, 9}
 	p.callAs(t, "slow", key, &claims{})
 	await(t, entered, "the request")
-	p.Pick().Cancel([2]uint64{7, 8}) // another's
-	p.Pick().Cancel(key)
+	p.Pick(Choice{}).Cancel([2]uint64{7, 8}) // another's
+	p.Pick(Choice{}).Cancel(key)
 	if a := p.answer(t); !errors.Is(a.err, context.Canceled) || !a.sent {
 		t.Errorf("answer: %+v", a)
 	}
 	await(t, left, "the end of the request")
-	p.Pick().Cancel(key) // is over
+	p.Pick(Choice{}).Cancel(key) // is over
 
 	// Cancelled between the claim and the exchange: without an end it would keep its worker for ever.
-	p.callAs(t, "slow", key, &claims{claim: func() { p.Pick().Cancel(key) }})
+	p.callAs(t, "slow", key, &claims{claim: func() { p.Pick(Choice{}).Cancel(key) }})
 	if a := p.answer(t); !errors.Is(a.err, context.Canceled) {
 		t.Errorf("answer: %+v", a)
 	}
@@ -518,7 +518,7 @@ func TestHTTPNotificationsAreBounded(t *testing.T) {
 	p := startHTTP(t, cfg)
 	await(t, p.connected, "a connection")
 	for range cfg.Connections {
-		if err := p.Pick().Send(text("notice"), nil); err != nil {
+		if err := p.Pick(Choice{}).Send(text("notice"), nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -538,7 +538,7 @@ func TestHTTPSendWaitsForRoom(t *testing.T) {
 	cfg.Connections, cfg.Queue = 1, 10
 	p := startHTTP(t, cfg)
 	await(t, p.connected, "a connection")
-	c := p.Pick()
+	c := p.Pick(Choice{})
 	sent := make(chan error, 100)
 	var sending sync.WaitGroup
 	sending.Go(func() {
@@ -571,7 +571,7 @@ func TestHTTPPoolEnds(t *testing.T) {
 	cfg.Connections, cfg.Queue = 1, 1
 	p := startHTTP(t, cfg)
 	await(t, p.connected, "a connection")
-	c := p.Pick()
+	c := p.Pick(Choice{})
 	p.call(t, "running")
 	await(t, entered, "the request")
 	queued := &claims{}

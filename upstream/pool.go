@@ -3,7 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,39 +21,52 @@ type Hooks struct {
 	Connected func(c *Conn)
 	Retry     func(p *Pool, err error, after time.Duration) // not connected because of err, dialing again after a while
 	Lost      func(c *Conn, err error)
+	Event     func(e *Endpoint, what string, d time.Duration) // an endpoint's health has changed, for a while where d is not 0
 }
 
-// Pool is the set of connections to one upstream. Run keeps its slots filled; Pick offers a connection. Safe for
-// concurrent use.
+// Pool is the set of connections to one upstream: its endpoints, each with its own. Run keeps them up; Pick offers one.
+// Safe for concurrent use.
 type Pool struct {
-	cfg   Config
-	dial  DialFunc // nil for HTTP
-	recv  Receiver
-	hooks Hooks
-	slots []atomic.Pointer[Conn]
-	turn  atomic.Uint32
+	cfg     Config
+	dial    DialFunc // nil: by the URL
+	recv    Receiver
+	hooks   Hooks
+	sources []source
+
+	endpoints atomic.Pointer[[]*Endpoint] // the present ones; replaced as a whole
+	inFlight  atomic.Int64
+	turn      atomic.Uint32
+	round     atomic.Uint32
+	paused    atomic.Bool
+	leases    leases
+
+	mu      sync.Mutex
+	running context.Context // of Run; nil before and after
+	group   sync.WaitGroup
 }
 
 // New returns a pool that gives what arrives to recv. dial overrides how stream connections are made, which tests and
 // the demo backend use; nil means by the URL.
 func New(cfg Config, recv Receiver, hooks Hooks, dial DialFunc) (*Pool, error) {
-	u, err := url.Parse(cfg.URL)
-	if err != nil {
-		return nil, fmt.Errorf("upstream %s: %w", cfg.Name, err)
-	}
 	p := &Pool{cfg: cfg, dial: dial, recv: recv, hooks: hooks}
-	n := cfg.Connections
-	if dial == nil {
-		switch u.Scheme {
-		case "ws", "wss":
-			p.dial = p.dialWebSocket
-		case "http", "https":
-			n = 1 // one Conn for the endpoint, with Connections workers
-		default:
-			return nil, fmt.Errorf("upstream %s: cannot dial %q", cfg.Name, cfg.URL)
+	var fixed []*Endpoint
+	for _, ec := range cfg.endpoints() {
+		s, err := cfg.source(ec)
+		if err != nil {
+			return nil, fmt.Errorf("upstream %s: %w", cfg.Name, err)
+		}
+		if dial == nil && s.url.Scheme != "ws" && s.url.Scheme != "wss" && !isHTTP(s.url) {
+			return nil, fmt.Errorf("upstream %s: cannot dial %q", cfg.Name, ec.URL)
+		}
+		p.sources = append(p.sources, s)
+	}
+	if cfg.Resolve.By == "" {
+		for _, s := range p.sources {
+			fixed = append(fixed, newEndpoint(p, s))
 		}
 	}
-	p.slots = make([]atomic.Pointer[Conn], n)
+	p.endpoints.Store(&fixed)
+	p.leases.init(&cfg)
 	return p, nil
 }
 
@@ -63,140 +76,146 @@ func (p *Pool) Name() string { return p.cfg.Name }
 // MaxResponse is the limit of one answer in bytes.
 func (p *Pool) MaxResponse() int { return p.cfg.Response }
 
-// Size is how many connections the pool is to have; for HTTP, how many requests at a time.
+// PendingWait is how long a call may wait for a place.
+func (p *Pool) PendingWait() time.Duration { return p.cfg.PendingWait }
+
+// Codes are the JSON-RPC error codes that count as failures of an endpoint.
+func (p *Pool) Codes() []int { return p.cfg.Passive.Codes }
+
+// Size is how many connections each endpoint is to have; for HTTP, how many requests at a time.
 func (p *Pool) Size() int { return p.cfg.Connections }
 
-// URL is the upstream's address without its credentials.
+// URL is the upstream's address without its credentials; the first, where there are several.
 func (p *Pool) URL() string {
-	u, err := url.Parse(p.cfg.URL)
-	if err != nil {
-		return ""
+	return p.sources[0].url.String()
+}
+
+// Endpoints returns the present endpoints.
+func (p *Pool) Endpoints() []*Endpoint { return slices.Clone(*p.endpoints.Load()) }
+
+// Endpoint returns the endpoint of that name, nil if there is none.
+func (p *Pool) Endpoint(name string) *Endpoint {
+	for _, e := range *p.endpoints.Load() {
+		if e.Name == name {
+			return e
+		}
 	}
-	u.User = nil
-	return u.String()
+	return nil
 }
 
 // Run keeps the pool's connections until ctx ends, and returns when nothing of it runs any more.
 func (p *Pool) Run(ctx context.Context) {
-	var group sync.WaitGroup
-	for i := range p.slots {
-		if p.dial == nil {
-			group.Go(func() { p.runHTTP(ctx, i) })
-		} else {
-			group.Go(func() { p.runStream(ctx, i) })
-		}
+	p.mu.Lock()
+	p.running = ctx
+	p.mu.Unlock()
+	for _, e := range *p.endpoints.Load() {
+		p.start(ctx, e)
 	}
-	group.Wait()
-}
-
-func (p *Pool) runHTTP(ctx context.Context, slot int) {
-	c := newConn(p, slot)
-	e, err := newExchanger(ctx, c, &p.cfg, p.recv)
-	if err != nil {
-		panic("upstream: " + err.Error()) // New has parsed the same URL
+	if p.cfg.Resolve.By != "" {
+		p.group.Go(func() { p.resolve(ctx) })
 	}
-	c.link = e
-	p.slots[slot].Store(c)
-	e.run(ctx, &p.hooks)
-	p.slots[slot].Store(nil)
-}
-
-// runStream is the life of a slot: dial, serve, back off, again.
-func (p *Pool) runStream(ctx context.Context, slot int) {
-	b := newBackoff(&p.cfg)
-	for {
-		c, s, err := p.connect(ctx, slot)
-		if err == nil {
-			start := time.Now()
-			p.slots[slot].Store(c)
-			if p.hooks.Connected != nil {
-				p.hooks.Connected(c)
-			}
-			err = s.serve(ctx, c, &leaver{p, slot}, &p.cfg)
-			if p.hooks.Lost != nil && ctx.Err() == nil {
-				p.hooks.Lost(c, err)
-			}
-			if time.Since(start) >= p.cfg.Stable {
-				b.Reset()
-			}
-		}
-		if !wait(ctx, b, p, err, &p.hooks) {
-			return
-		}
+	if p.cfg.Warm > 0 {
+		p.group.Go(func() { p.keepWarm(ctx) })
 	}
+	<-ctx.Done()
+	p.mu.Lock()
+	p.running = nil
+	p.mu.Unlock()
+	p.group.Wait()
 }
 
-// leaver takes a lost connection out of the pool before the receiver hears of it, so that nobody is given it again.
-type leaver struct {
-	*Pool
-	slot int
-}
-
-func (l *leaver) Deliver(c *Conn, frame []byte)             { l.recv.Deliver(c, frame) }
-func (l *leaver) Answered(c *Conn, f *wire.Frame, a Answer) { l.recv.Answered(c, f, a) }
-func (l *leaver) Lost(c *Conn, err error) {
-	c.lost.Store(true)
-	l.slots[l.slot].Store(nil)
-	l.recv.Lost(c, err)
-}
-
-func (p *Pool) connect(ctx context.Context, slot int) (*Conn, *stream, error) {
-	dctx, cancel := context.WithTimeout(ctx, p.cfg.Connect)
-	defer cancel()
-	conn, err := p.dial(dctx)
-	if err != nil {
-		return nil, nil, fmt.Errorf("upstream %s: dial: %w", p.cfg.Name, err)
-	}
-	c, s := newConn(p, slot), newStream(conn, &p.cfg)
-	c.link = s
-	return c, s, nil
-}
-
-func (p *Pool) dialWebSocket(ctx context.Context) (wire.Conn, error) {
-	u, header, err := p.cfg.endpoint()
-	if err != nil {
-		return nil, err
-	}
-	return wire.DialWebSocket(ctx, u.String(), header, nil, wire.WSConfig{
-		ReadLimit: p.cfg.Response, HandshakeTimeout: p.cfg.Connect, WriteTimeout: p.cfg.WriteTimeout,
-	})
-}
-
-// Pick returns the ready connection with the fewest exchanges in flight, or nil when there is none. Ties go round.
-func (p *Pool) Pick() *Conn {
-	var best *Conn
-	start := int(p.turn.Add(1))
-	for i := range p.slots {
-		c := p.slots[(start+i)%len(p.slots)].Load()
-		if c == nil || !c.Ready() {
-			continue
-		}
-		if best == nil || c.InFlight() < best.InFlight() {
-			best = c
-		}
-	}
-	return best
+func (p *Pool) start(ctx context.Context, e *Endpoint) {
+	ctx, e.stop = context.WithCancelCause(ctx)
+	p.group.Go(func() { e.run(ctx) })
 }
 
 // Ready reports whether Pick would return a connection.
 func (p *Pool) Ready() bool {
-	for i := range p.slots {
-		if c := p.slots[i].Load(); c != nil && c.Ready() {
-			return true
-		}
+	if p.cfg.Sessions > 0 {
+		return p.leases.ready()
 	}
-	return false
+	return p.Live() > 0
 }
 
 // Live is the number of connections that are up.
 func (p *Pool) Live() int {
 	n := 0
-	for i := range p.slots {
-		if c := p.slots[i].Load(); c != nil && c.Ready() {
-			n++
+	for _, e := range *p.endpoints.Load() {
+		for i := range e.slots {
+			if c := e.slots[i].Load(); c != nil && c.Ready() {
+				n++
+			}
 		}
 	}
-	return n
+	return n + p.leases.live()
+}
+
+// Full reports whether the upstream has as many calls in flight as it may.
+func (p *Pool) Full() bool {
+	return p.cfg.Requests > 0 && p.inFlight.Load() >= int64(p.cfg.Requests)
+}
+
+// InFlight is the number of calls that the upstream owes answers to.
+func (p *Pool) InFlight() int { return int(p.inFlight.Load()) }
+
+// Pause holds calls back: they wait, within their limits and deadlines, until Resume. What was written before is
+// answered as usual.
+func (p *Pool) Pause() { p.setPaused(true) }
+
+// Resume ends a Pause.
+func (p *Pool) Resume() { p.setPaused(false) }
+
+// Paused reports whether the pool is paused.
+func (p *Pool) Paused() bool { return p.paused.Load() }
+
+func (p *Pool) setPaused(on bool) {
+	p.paused.Store(on)
+	for _, e := range *p.endpoints.Load() {
+		for i := range e.slots {
+			if c := e.slots[i].Load(); c != nil {
+				c.link.pause(on)
+			}
+		}
+	}
+}
+
+// Reconnect replaces every connection without losing a call.
+func (p *Pool) Reconnect() {
+	for _, e := range *p.endpoints.Load() {
+		e.Reconnect()
+	}
+}
+
+// Drain takes every endpoint out of use; Enable is the opposite.
+func (p *Pool) Drain() {
+	for _, e := range *p.endpoints.Load() {
+		e.Drain()
+	}
+}
+
+// Enable ends a Drain.
+func (p *Pool) Enable() {
+	for _, e := range *p.endpoints.Load() {
+		e.Enable()
+	}
+}
+
+// mayEject reports whether one more endpoint may be taken out for failing.
+func (p *Pool) mayEject(one *Endpoint) bool {
+	all := *p.endpoints.Load()
+	out := 1
+	for _, e := range all {
+		if e != one && e.health.out() {
+			out++
+		}
+	}
+	return len(all) > 1 && out*100 <= p.cfg.Passive.MaxShare*len(all)
+}
+
+func (p *Pool) event(e *Endpoint, what string, d time.Duration) {
+	if p.hooks.Event != nil {
+		p.hooks.Event(e, what, d)
+	}
 }
 
 func newBackoff(cfg *Config) *backoff.ExponentialBackOff {
@@ -207,13 +226,13 @@ func newBackoff(cfg *Config) *backoff.ExponentialBackOff {
 }
 
 // wait reports a failed attempt and waits for the next; false when ctx ended.
-func wait(ctx context.Context, b *backoff.ExponentialBackOff, p *Pool, err error, h *Hooks) bool {
+func wait(ctx context.Context, b *backoff.ExponentialBackOff, p *Pool, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
 	d := b.NextBackOff()
-	if h.Retry != nil {
-		h.Retry(p, err, d)
+	if h := p.hooks.Retry; h != nil {
+		h(p, err, d)
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -46,7 +46,7 @@ func TestBackoffGrows(t *testing.T) {
 		var tried retries
 		start := time.Now()
 		p := startPool(t, cfg, far, tried.hooks())
-		if p.Ready() || p.Live() != 0 || p.Pick() != nil {
+		if p.Ready() || p.Live() != 0 || p.Pick(Choice{}) != nil {
 			t.Error("a pool without a connection offers one")
 		}
 		time.Sleep(2 * time.Minute)
@@ -80,7 +80,7 @@ func TestBackoffGrows(t *testing.T) {
 
 		far.refuse.Store(false)
 		p.next(t)
-		if !p.Ready() || p.Live() != 1 || p.Pick() == nil {
+		if !p.Ready() || p.Live() != 1 || p.Pick(Choice{}) == nil {
 			t.Error("connected, but not offered")
 		}
 	})
@@ -159,33 +159,33 @@ func TestPickIsLeastInFlightInTurns(t *testing.T) {
 		}
 		picked := make(map[*Conn]int)
 		for range 40 {
-			picked[p.Pick()]++
+			picked[p.Pick(Choice{})]++
 		}
 		for c, n := range picked {
 			if n != 10 {
 				t.Errorf("%s was picked %d times of 40 among four equals", c.Name, n)
 			}
 		}
-		least := p.Pick()
+		least := p.Pick(Choice{})
 		for c := range picked {
 			if c != least {
 				c.Acquire()
 			}
 		}
 		for range 10 {
-			if c := p.Pick(); c != least {
+			if c := p.Pick(Choice{}); c != least {
 				t.Fatalf("picked %s with %d in flight, not %s with none", c.Name, c.InFlight(), least.Name)
 			}
 		}
 		least.Acquire()
 		least.Acquire()
 		for range 10 {
-			if p.Pick() == least {
+			if p.Pick(Choice{}) == least {
 				t.Fatal("picked the one with most in flight")
 			}
 		}
-		least.Release()
-		least.Release()
+		least.Release(false, nil)
+		least.Release(false, nil)
 		if least.InFlight() != 0 {
 			t.Errorf("%d in flight after as many releases", least.InFlight())
 		}
@@ -194,7 +194,7 @@ func TestPickIsLeastInFlightInTurns(t *testing.T) {
 			_ = f.Close()
 		}
 		synctest.Wait()
-		only := p.Pick()
+		only := p.Pick(Choice{})
 		if only == nil || p.Live() != 1 {
 			t.Fatalf("%d live, picked %v", p.Live(), only)
 		}
@@ -284,8 +284,8 @@ func TestConfigReportsAll(t *testing.T) {
 	if !ok {
 		t.Fatalf("one problem only: %v", err)
 	}
-	// name, url, connections, six durations (connect, write, ping, pong, idle, stable), min over max, queue, response
-	if got := len(joined.Unwrap()); got != 12 {
-		t.Errorf("%d problems, want 12: %v", got, err)
+	// name, url, balance, connections, eleven durations, min over max, queue, response
+	if got := len(joined.Unwrap()); got != 18 {
+		t.Errorf("%d problems, want 18: %v", got, err)
 	}
 }

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,7 +26,9 @@ type stream struct {
 }
 
 func newStream(conn wire.Conn, cfg *Config) *stream {
-	return &stream{conn: conn, sender: wire.NewSender(conn, cfg.Queue, 4096)}
+	return &stream{conn: conn, sender: wire.NewSender(conn, wire.SenderConfig{
+		Limit: cfg.Queue, Keep: 4096, Window: cfg.Window, Pending: cfg.Pending, Share: cfg.Queue / 8,
+	})}
 }
 
 func (s *stream) send(f *wire.Frame, fl *wire.Flusher) error {
@@ -40,17 +43,38 @@ func (s *stream) send(f *wire.Frame, fl *wire.Flusher) error {
 	return nil
 }
 
-// decline is send for the reader, which must not wait.
-func (s *stream) decline(f *wire.Frame, fl *wire.Flusher) error {
+// offer is send that does not wait.
+func (s *stream) offer(f *wire.Frame, fl *wire.Flusher) error {
 	err := s.sender.Enqueue(f)
-	if err == nil {
+	switch {
+	case err != nil:
+	case fl != nil:
 		fl.Add(s.sender)
+	default:
+		s.sender.Flush()
 	}
 	return err
 }
 
 func (s *stream) cancel([2]uint64) {}
 func (s *stream) ready() bool      { return true }
+
+func (s *stream) credit(n int, fl *wire.Flusher) { s.sender.Credit(n, fl) }
+
+func (s *stream) pause(on bool) {
+	if on {
+		s.sender.Pause()
+	} else {
+		s.sender.Resume()
+	}
+}
+
+func (s *stream) waiting() int { return s.sender.Waiting() }
+
+func (s *stream) abort() {
+	s.mute.Store(true)
+	_ = s.conn.Close() // the reader reports the end
+}
 
 // serve reads until the connection ends, and returns when nothing of it runs any more.
 func (s *stream) serve(ctx context.Context, c *Conn, recv Receiver, cfg *Config) error {
@@ -63,20 +87,21 @@ func (s *stream) serve(ctx context.Context, c *Conn, recv Receiver, cfg *Config)
 	})
 	ended := make(chan struct{})
 	var helpers sync.WaitGroup
-	helpers.Go(func() { s.keep(ctx, ended, cfg) })
+	helpers.Go(func() { s.keep(ctx, ended, c, cfg) })
 
 	err := s.read(c, recv)
 	close(ended)
 	s.farewell(err)
 	helpers.Wait()
 	_ = s.conn.Close() // the reason is in err
-	s.sender.Stop()
+	c.lost.Store(true)
+	unsent := s.sender.Stop()
 	if s.mute.Load() {
 		err = errMute
 	} else if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	recv.Lost(c, err)
+	recv.Lost(c, unsent, err)
 	c.Flusher.Flush()
 	return err
 }
@@ -87,22 +112,31 @@ func (s *stream) read(c *Conn, recv Receiver) error {
 		if err != nil {
 			return err
 		}
+		c.heard()
 		recv.Deliver(c, frame)
 	}
 }
 
 // keep pings a silent peer, gives up a mute one, and says goodbye when ctx ends.
-func (s *stream) keep(ctx context.Context, ended <-chan struct{}, cfg *Config) {
+func (s *stream) keep(ctx context.Context, ended <-chan struct{}, c *Conn, cfg *Config) {
 	wait := time.NewTimer(cfg.PingInterval)
 	defer wait.Stop()
 	seen, pinged := s.reads.Load(), false
+	age, stopAge := lifetime(cfg)
+	defer stopAge()
 	for {
 		select {
 		case <-ended:
 			return
 		case <-ctx.Done():
-			s.goodbye(wire.CodeGoingAway)
-			_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only where reading has ended anyway
+			s.leave()
+			return
+		case <-age:
+			c.Retire()
+			age = nil
+			continue
+		case <-c.retired:
+			s.finish(ctx, ended, c, cfg)
 			return
 		case <-wait.C:
 		}
@@ -124,6 +158,40 @@ func (s *stream) keep(ctx context.Context, ended <-chan struct{}, cfg *Config) {
 			wait.Reset(cfg.PingInterval)
 		}
 	}
+}
+
+// leave says goodbye and bounds the wait for the peer's.
+func (s *stream) leave() {
+	s.goodbye(wire.CodeGoingAway)
+	_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only where reading has ended anyway
+}
+
+// finish is the end of a retired connection: when nothing is in flight, or it takes too long.
+func (s *stream) finish(ctx context.Context, ended <-chan struct{}, c *Conn, cfg *Config) {
+	limit := time.NewTimer(cfg.DrainTime)
+	defer limit.Stop()
+	for c.InFlight() > 0 {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		case <-limit.C:
+		case <-c.empty:
+			continue
+		}
+		break
+	}
+	s.leave()
+}
+
+// lifetime returns the channel that tells a connection's old age, nil where it may live for ever.
+func lifetime(cfg *Config) (<-chan time.Time, func()) {
+	if cfg.MaxAge == 0 {
+		return nil, func() {}
+	}
+	spread := float64(cfg.AgeJitter) / 100 * (2*rand.Float64() - 1)
+	t := time.NewTimer(cfg.MaxAge + time.Duration(spread*float64(cfg.MaxAge)))
+	return t.C, func() { t.Stop() }
 }
 
 // farewell answers the peer's goodbye, or tells it what it did wrong.

@@ -16,7 +16,7 @@ func TestFramesTravelBothWays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := startPool(t, testConfig(), newPeers(), Hooks{})
 		far := p.next(t)
-		c := p.Pick()
+		c := p.Pick(Choice{})
 		var fl wire.Flusher
 		for i := range 3 {
 			if err := c.Send(text(fmt.Sprint(i)), &fl); err != nil {
@@ -46,7 +46,7 @@ func TestFramesTravelBothWays(t *testing.T) {
 func TestReaderFlushesWhenDry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, client := wire.Pipe(10)
-		sender := wire.NewSender(near, 1<<20, 16)
+		sender := wire.NewSender(near, wire.SenderConfig{Limit: 1 << 20, Keep: 16})
 		p := startPool(t, testConfig(), newPeers(), Hooks{})
 		far := p.next(t)
 		p.recv.delivered = func(c *Conn, frame []byte) {
@@ -71,7 +71,7 @@ func TestLostIsFinal(t *testing.T) {
 		peers.wrap = func(c wire.Conn) wire.Conn { return &stuckWriter{c, held} }
 		p := startPool(t, testConfig(), peers, Hooks{})
 		far := p.next(t)
-		c := p.Pick()
+		c := p.Pick(Choice{})
 
 		owner := &claims{}
 		if err := c.Send(text("written"), nil); err != nil {
@@ -90,7 +90,7 @@ func TestLostIsFinal(t *testing.T) {
 				return // its successor, whose peer is mute
 			}
 			claimed = owner.asked.Load()
-			if p.Pick() == c {
+			if p.Pick(Choice{}) == c {
 				t.Error("a lost connection is still offered")
 			}
 			if err := c.Send(text("late"), nil); !errors.Is(err, wire.ErrClosed) {
@@ -299,7 +299,7 @@ func TestSendWaitsForRoom(t *testing.T) {
 		cfg.Queue, peers.room = 1, 1
 		p := startPool(t, cfg, peers, Hooks{})
 		far := p.next(t)
-		c := p.Pick()
+		c := p.Pick(Choice{})
 		sent := make(chan error, 10)
 		go func() {
 			for i := range 4 {
@@ -310,7 +310,7 @@ func TestSendWaitsForRoom(t *testing.T) {
 		if n := len(sent); n >= 4 {
 			t.Fatalf("%d frames went into a queue for one and a pipe for one", n)
 		}
-		if err := c.Decline(text("no wait")); !errors.Is(err, wire.ErrFull) {
+		if err := c.Offer(text("no wait"), &c.Flusher); !errors.Is(err, wire.ErrFull) {
 			t.Errorf("from the reader: %v, want ErrFull at once", err)
 		}
 		for i := range 4 {

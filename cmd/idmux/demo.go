@@ -46,7 +46,7 @@ type demoError struct {
 }
 
 func (d *demo) serve(conn wire.Conn) {
-	sender := wire.NewSender(conn, 4<<20, 1024)
+	sender := wire.NewSender(conn, wire.SenderConfig{Limit: 4 << 20, Keep: 1024})
 	var later sync.WaitGroup
 	ended := make(chan struct{})
 	conn.Listen(wire.Events{Idle: sender.Flush})
@@ -74,7 +74,7 @@ func (d *demo) serve(conn wire.Conn) {
 	}
 	close(ended)
 	_ = conn.Close() // the peer has closed it
-	sender.Stop()
+	wire.Release(sender.Stop())
 	later.Wait()
 }
 

@@ -112,7 +112,7 @@ func TestConnCarriesFrames(t *testing.T) {
 		}
 		done := make(chan error, 1)
 		go func() {
-			s := NewSender(a, 8<<20, 16)
+			s := NewSender(a, SenderConfig{Limit: 8 << 20, Keep: 16})
 			for _, m := range sent {
 				if err := s.EnqueueWait(text(m), nil); err != nil {
 					done <- err
@@ -137,7 +137,7 @@ func TestConnCarriesFrames(t *testing.T) {
 
 func TestConnControlFrames(t *testing.T) {
 	eachConn(t, func(t *testing.T, a, b Conn) {
-		s := NewSender(a, 1<<20, 16)
+		s := NewSender(a, SenderConfig{Limit: 1 << 20, Keep: 16})
 		payload := strings.Repeat("p", 125)
 		ping, pong := text(payload), text("")
 		ping.Op, pong.Op = Ping, Pong
@@ -242,7 +242,7 @@ func TestConnStallsAndResumes(t *testing.T) {
 	eachConn(t, func(t *testing.T, a, b Conn) {
 		const frames = 40
 		shrink(a, b)
-		s := NewSender(a, 64<<20, 16)
+		s := NewSender(a, SenderConfig{Limit: 64 << 20, Keep: 16})
 		payload := strings.Repeat("x", 64<<10)
 		for i := range frames {
 			enqueue(t, s, text(fmt.Sprint(i, " ", payload)))
@@ -266,7 +266,7 @@ func TestPeerThatNeverReads(t *testing.T) {
 			cfg.WriteTimeout = 50 * time.Millisecond
 			client, server := newWSServer(t, cfg, secure).pair(t, testConfig)
 			shrink(client, server)
-			s := NewSender(server, 64<<20, 16)
+			s := NewSender(server, SenderConfig{Limit: 64 << 20, Keep: 16})
 			for range 32 {
 				enqueue(t, s, text(strings.Repeat("x", 64<<10)))
 			}

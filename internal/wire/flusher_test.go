@@ -10,7 +10,7 @@ import (
 func TestFlusherFlushesOnce(t *testing.T) {
 	near, far := Pipe(100)
 	conn := &counted{Conn: near}
-	s := NewSender(conn, 1<<20, 16)
+	s := NewSender(conn, SenderConfig{Limit: 1 << 20, Keep: 16})
 	var fl Flusher
 	fl.Flush() // nothing to do
 	for i := range 10 {
@@ -39,7 +39,7 @@ func TestFlusherFlushesOnce(t *testing.T) {
 func TestFlusherServesOthers(t *testing.T) {
 	near, far := Pipe(100)
 	conn := &counted{Conn: near}
-	s := NewSender(conn, 1<<20, 16)
+	s := NewSender(conn, SenderConfig{Limit: 1 << 20, Keep: 16})
 	var first, second Flusher
 	enqueue(t, s, text("1"))
 	first.Add(s)
@@ -63,14 +63,14 @@ func TestFlusherServesOthers(t *testing.T) {
 func TestFlusherIsNotHeldUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(1)
-		stalled := NewSender(near, 1, 16)
+		stalled := NewSender(near, SenderConfig{Limit: 1, Keep: 16})
 		enqueue(t, stalled, text("a"))
 		stalled.Flush()
 		enqueue(t, stalled, text("b"))
 		stalled.Flush()
 
 		otherNear, otherFar := Pipe(1)
-		other := NewSender(otherNear, 1<<20, 16)
+		other := NewSender(otherNear, SenderConfig{Limit: 1 << 20, Keep: 16})
 		var fl Flusher
 		enqueue(t, other, text("urgent"))
 		fl.Add(other)
@@ -99,7 +99,7 @@ func TestFlusherYields(t *testing.T) {
 	for _, yield := range []bool{false, true} {
 		near, far := Pipe(100)
 		conn := &counted{Conn: near}
-		s := NewSender(conn, 1<<20, 16)
+		s := NewSender(conn, SenderConfig{Limit: 1 << 20, Keep: 16})
 		fl := Flusher{Yield: yield}
 		enqueue(t, s, text("mine"))
 		fl.Add(s)
@@ -130,7 +130,7 @@ func TestFlusherForgets(t *testing.T) {
 	var fl Flusher
 	for range 2000 {
 		near, far := Pipe(1)
-		s := NewSender(near, 1<<20, 16)
+		s := NewSender(near, SenderConfig{Limit: 1 << 20, Keep: 16})
 		fl.Add(s)
 		end(s, near, far)
 	}

@@ -28,6 +28,8 @@ type Frame struct {
 	Owner  Claimer // nil: always wanted
 	Ticket uint32  // handed back to Owner.Claim
 	Key    [2]uint64
+	Flow   uint64 // whose frame it is, for taking turns where frames have to wait
+	Urgent bool   // goes ahead of what waits, whatever the window
 }
 
 // maxPooled is the largest buffer kept for reuse, in bytes; larger ones go to the collector, since a pool otherwise

@@ -87,5 +87,5 @@ func end(s *Sender, ends ...Conn) {
 	for _, c := range ends {
 		_ = c.Close()
 	}
-	s.Stop()
+	Release(s.Stop())
 }

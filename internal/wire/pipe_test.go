@@ -114,7 +114,7 @@ func TestPipeAllocatesNothing(t *testing.T) {
 		t.Skip("the race detector makes pools forget")
 	}
 	a, b := Pipe(64)
-	s := NewSender(a, 1<<20, 64)
+	s := NewSender(a, SenderConfig{Limit: 1 << 20, Keep: 64})
 	message := []byte(strings.Repeat("x", 300))
 	relay := func() {
 		for range 8 {

@@ -20,14 +20,17 @@ func cost(f *Frame) int { return len(f.B) + frameCost }
 // a busy one no wake-up.
 type Sender struct {
 	conn  Conn
-	limit int         // bytes queued and buffered at most, but one frame always fits
-	keep  int         // queue entries kept when idle
-	dirty atomic.Bool // in some Flusher's list
+	cfg   SenderConfig
+	dirty atomic.Bool  // in some Flusher's list
+	open  atomic.Int64 // frames with an owner that were written and not credited back
+	held  atomic.Bool  // frames wait for the window
 
 	mu      sync.Mutex
 	cond    sync.Cond // on mu; room was made, or the holder of busy left
 	waiters int       // on cond
 	queue   []*Frame
+	backlog FairQueue // what had to wait, by flow
+	paused  bool
 	bytes   int  // queued, being written, or buffered in conn
 	busy    bool // somebody writes; the holder owns the fields below
 	closed  bool
@@ -40,10 +43,21 @@ type Sender struct {
 	taken int // bytes of batch[:next] not yet flushed
 }
 
-// NewSender returns the sender of conn, which nobody else may write to. limit is in bytes, each frame counting for its
-// length and frameCost; keep is how many queue entries an idle sender holds on to.
-func NewSender(conn Conn, limit, keep int) *Sender {
-	s := &Sender{conn: conn, limit: limit, keep: keep}
+// SenderConfig bounds a Sender.
+type SenderConfig struct {
+	Limit int // bytes queued and buffered, each frame counting for its length and frameCost; one frame always fits
+	Keep  int // queue entries that an idle sender holds on to
+
+	// Window is how many frames with an owner may be unanswered (see Credit); what is more waits, and flows take turns.
+	// 0: no bound.
+	Window  int
+	Pending int // frames that may wait for the window; 0: no bound but Limit
+	Share   int // bytes of one flow that may wait for the window before EnqueueWait waits; 0: Limit
+}
+
+// NewSender returns the sender of conn, which nobody else may write to.
+func NewSender(conn Conn, cfg SenderConfig) *Sender {
+	s := &Sender{conn: conn, cfg: cfg}
 	s.cond.L = &s.mu
 	return s
 }
@@ -57,7 +71,7 @@ func (s *Sender) Enqueue(f *Frame) error {
 		f.Release()
 		return ErrClosed
 	}
-	if s.bytes > 0 && s.bytes+cost(f) > s.limit && f.Op != Close {
+	if s.bytes > 0 && s.bytes+cost(f) > s.cfg.Limit && f.Op != Close {
 		s.mu.Unlock()
 		f.Release()
 		return ErrFull
@@ -67,12 +81,12 @@ func (s *Sender) Enqueue(f *Frame) error {
 	return nil
 }
 
-// EnqueueWait is Enqueue that waits for room instead of failing. Before it waits it flushes, what is in fl, too, since
-// others may rely on it; fl may be nil.
+// EnqueueWait is Enqueue that waits for room instead of failing; ErrFull only tells that more than Pending frames wait
+// for the window. Before it waits it flushes, what is in fl, too, since others may rely on it; fl may be nil.
 func (s *Sender) EnqueueWait(f *Frame, fl *Flusher) error {
 	s.mu.Lock()
-	for !s.closed && !s.last && s.bytes > 0 && s.bytes+cost(f) > s.limit {
-		if !s.busy {
+	for !s.closed && !s.last && s.crowdedLocked(f) {
+		if !s.busy && s.movableLocked() {
 			s.mu.Unlock()
 			s.Flush()
 			s.mu.Lock()
@@ -86,14 +100,28 @@ func (s *Sender) EnqueueWait(f *Frame, fl *Flusher) error {
 		}
 		s.waitLocked()
 	}
-	if s.closed || s.last {
-		s.mu.Unlock()
-		f.Release()
-		return ErrClosed
+	var err error
+	switch {
+	case s.closed || s.last:
+		err = ErrClosed
+	case s.cfg.Pending > 0 && s.backlog.Len() >= s.cfg.Pending && !f.Urgent:
+		err = ErrFull
+	default:
+		s.put(f)
 	}
-	s.put(f)
 	s.mu.Unlock()
-	return nil
+	if err != nil {
+		f.Release()
+	}
+	return err
+}
+
+// crowdedLocked reports whether f has to wait for room in the queue.
+func (s *Sender) crowdedLocked(f *Frame) bool {
+	if s.bytes > 0 && s.bytes+cost(f) > s.cfg.Limit {
+		return true
+	}
+	return s.cfg.Share > 0 && s.backlog.Bytes(f.Flow) > s.cfg.Share
 }
 
 func (s *Sender) put(f *Frame) {
@@ -128,7 +156,7 @@ func (s *Sender) Discard(f *Frame) {
 func (s *Sender) WaitBelow(n int) {
 	s.mu.Lock()
 	for !s.closed && !s.last && s.bytes >= n {
-		if !s.busy {
+		if !s.busy && s.movableLocked() {
 			s.mu.Unlock()
 			s.Flush()
 			s.mu.Lock()
@@ -137,6 +165,45 @@ func (s *Sender) WaitBelow(n int) {
 		s.waitLocked()
 	}
 	s.mu.Unlock()
+}
+
+// Credit says that n frames with an owner have been answered, or will not be: the window moves on. The sender is added to
+// fl where frames wait for that, or flushed where fl is nil.
+func (s *Sender) Credit(n int, fl *Flusher) {
+	if s.cfg.Window == 0 {
+		return
+	}
+	s.open.Add(int64(-n))
+	if !s.held.Load() {
+		return
+	}
+	if fl != nil {
+		fl.Add(s)
+	} else {
+		s.Flush()
+	}
+}
+
+// Pause holds back everything but urgent frames until Resume.
+func (s *Sender) Pause() {
+	s.mu.Lock()
+	s.paused = true
+	s.mu.Unlock()
+}
+
+// Resume ends a Pause.
+func (s *Sender) Resume() {
+	s.mu.Lock()
+	s.paused = false
+	s.mu.Unlock()
+	s.Flush()
+}
+
+// Waiting is the number of frames that wait for the window.
+func (s *Sender) Waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.backlog.Len()
 }
 
 // Queued is the number of bytes that wait to be taken by the peer.
@@ -200,6 +267,8 @@ func (s *Sender) fill() error {
 		if f.Owner == nil || f.Owner.Claim(f.Ticket) {
 			size += len(f.B)
 			err = s.conn.WriteFrame(f)
+		} else if s.cfg.Window > 0 {
+			s.open.Add(-1)
 		}
 		f.Release()
 		if err != nil {
@@ -219,10 +288,10 @@ func (s *Sender) leave() bool {
 		s.wakeLocked()
 		return false
 	}
-	if cap(s.queue) > s.keep {
+	if cap(s.queue) > s.cfg.Keep {
 		s.queue = nil // an idle sender keeps no memory of a busy time
 	}
-	if cap(s.batch) > s.keep {
+	if cap(s.batch) > s.cfg.Keep {
 		s.batch, s.next = nil, 0
 	}
 	s.busy = false
@@ -230,14 +299,73 @@ func (s *Sender) leave() bool {
 	return true
 }
 
-// takeLocked makes the queue the batch; false when there is nothing to write or the sender was stopped.
+// takeLocked makes what may be written now the batch; false when that is nothing or the sender was stopped.
 func (s *Sender) takeLocked() bool {
-	if len(s.queue) == 0 || s.closed {
+	if s.closed || len(s.queue) == 0 && s.backlog.Len() == 0 {
 		return false
 	}
-	s.batch, s.queue = s.queue, s.batch[:0]
-	s.next = 0
-	return true
+	if !s.paused && s.backlog.Len() == 0 && s.fitsLocked() {
+		s.batch, s.queue = s.queue, s.batch[:0]
+		s.next = 0
+		return true
+	}
+	return s.takeTurnsLocked()
+}
+
+// fitsLocked reports whether the window has room for the whole queue, and takes it then.
+func (s *Sender) fitsLocked() bool {
+	if s.cfg.Window == 0 {
+		return true
+	}
+	n := int64(0)
+	for _, f := range s.queue {
+		if f.Owner != nil {
+			n++
+		}
+	}
+	if s.open.Add(n) <= int64(s.cfg.Window) {
+		return true
+	}
+	s.open.Add(-n)
+	return false
+}
+
+// takeTurnsLocked moves the queue behind what waits already and takes as much from there as the window lets through,
+// flow by flow.
+func (s *Sender) takeTurnsLocked() bool {
+	s.batch, s.next = s.batch[:0], 0
+	for i, f := range s.queue {
+		if f.Urgent || f.Op != Text {
+			s.batch = append(s.batch, f)
+			if f.Owner != nil && s.cfg.Window > 0 {
+				s.open.Add(1)
+			}
+		} else {
+			s.backlog.Push(f)
+		}
+		s.queue[i] = nil
+	}
+	s.queue = s.queue[:0]
+	s.held.Store(true) // before the window is looked at, so that a credit given meanwhile is seen by one of us
+	for !s.paused && s.backlog.Len() > 0 && (s.cfg.Window == 0 || s.open.Load() < int64(s.cfg.Window)) {
+		f := s.backlog.Pop()
+		if f.Owner != nil && s.cfg.Window > 0 {
+			s.open.Add(1)
+		}
+		s.batch = append(s.batch, f)
+	}
+	if s.backlog.Len() == 0 {
+		s.held.Store(false)
+	}
+	return len(s.batch) > 0
+}
+
+// movableLocked reports whether a flush would write anything.
+func (s *Sender) movableLocked() bool {
+	if len(s.queue) > 0 {
+		return true
+	}
+	return !s.paused && s.backlog.Len() > 0 && (s.cfg.Window == 0 || s.open.Load() < int64(s.cfg.Window))
 }
 
 // wakeLocked wakes those who wait for room or for the writer to leave.
@@ -264,20 +392,30 @@ func (s *Sender) fail() {
 	s.mu.Unlock()
 }
 
-// Stop ends the sender and waits until nobody writes any more: after it, no frame of its queue can reach the wire. The
-// connection must be closed before, or a writer may wait for its peer.
-func (s *Sender) Stop() {
+// Stop ends the sender and waits until nobody writes any more: after it, no frame of its queue can reach the wire. It
+// returns those frames, now the caller's; those of one flow are in order. The connection must be closed before, or a
+// writer may wait for its peer.
+func (s *Sender) Stop() []*Frame {
 	s.mu.Lock()
 	s.closed = true
 	s.wakeLocked()
 	for s.busy {
 		s.waitLocked()
 	}
-	rest := append(s.batch[s.next:len(s.batch):len(s.batch)], s.queue...)
+	rest := s.batch[s.next:len(s.batch):len(s.batch)]
+	for s.backlog.Len() > 0 {
+		rest = append(rest, s.backlog.Pop())
+	}
+	rest = append(rest, s.queue...) // a flow's frames stay in order
 	s.batch, s.queue, s.next, s.bytes = nil, nil, 0, 0
 	s.mu.Unlock()
-	for _, f := range rest {
+	s.writers.Wait()
+	return rest
+}
+
+// Release releases frames that Stop returned and nobody wants.
+func Release(frames []*Frame) {
+	for _, f := range frames {
 		f.Release()
 	}
-	s.writers.Wait()
 }

@@ -16,7 +16,7 @@ func TestSenderKeepsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const writers, each = 8, 200
 		near, far := Pipe(3)
-		s := NewSender(near, 2000, 16)
+		s := NewSender(near, SenderConfig{Limit: 2000, Keep: 16})
 		var group sync.WaitGroup
 		for w := range writers {
 			group.Go(func() {
@@ -58,7 +58,7 @@ func TestSenderKeepsOrder(t *testing.T) {
 func TestSenderLimitIsInBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(100)
-		s := NewSender(near, 2*(frameCost+10), 16)
+		s := NewSender(near, SenderConfig{Limit: 2 * (frameCost + 10), Keep: 16})
 		enqueue(t, s, text("0123456789"), text("0123456789"))
 		late := text("")
 		if err := s.Enqueue(late); !errors.Is(err, ErrFull) {
@@ -88,7 +88,7 @@ func TestSenderLimitIsInBytes(t *testing.T) {
 func TestSenderWaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(1)
-		s := NewSender(near, 3*(frameCost+1), 16)
+		s := NewSender(near, SenderConfig{Limit: 3 * (frameCost + 1), Keep: 16})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -120,7 +120,7 @@ func TestSenderWaitsForRoom(t *testing.T) {
 func TestSenderAsksOwnersOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(100)
-		s := NewSender(near, 1<<20, 16)
+		s := NewSender(near, SenderConfig{Limit: 1 << 20, Keep: 16})
 		wanted, unwanted := newClaims(2, true), newClaims(2, false)
 		enqueue(t, s, wanted.owned("a", 0), unwanted.owned("b", 0), text("c"), unwanted.owned("d", 1), wanted.owned("e", 1))
 		if wanted.asked[0].Load() != 0 {
@@ -149,7 +149,7 @@ func TestSenderAsksOwnersOnce(t *testing.T) {
 func TestSenderCloseIsLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(1)
-		s := NewSender(near, frameCost+1, 16)
+		s := NewSender(near, SenderConfig{Limit: frameCost + 1, Keep: 16})
 		enqueue(t, s, text("a"))
 		waiting := make(chan error, 1)
 		go func() { waiting <- s.EnqueueWait(text("b"), nil) }()
@@ -181,7 +181,7 @@ func TestSenderCloseIsLast(t *testing.T) {
 func TestSenderDiscard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(1)
-		s := NewSender(near, 1<<20, 16)
+		s := NewSender(near, SenderConfig{Limit: 1 << 20, Keep: 16})
 		owner := newClaims(10, true)
 		enqueue(t, s, text("0"))
 		s.Flush()
@@ -218,7 +218,7 @@ func TestSenderDiscard(t *testing.T) {
 func TestSenderStopWaitsForTheWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(1)
-		s := NewSender(near, 1<<20, 16)
+		s := NewSender(near, SenderConfig{Limit: 1 << 20, Keep: 16})
 		owner := newClaims(4, true)
 		enqueue(t, s, text("0"))
 		s.Flush()
@@ -230,7 +230,8 @@ func TestSenderStopWaitsForTheWriter(t *testing.T) {
 			enqueue(t, s, left[i])
 		}
 		stopped := make(chan struct{})
-		go func() { s.Stop(); close(stopped) }()
+		var unsent []*Frame
+		go func() { unsent = s.Stop(); close(stopped) }()
 		synctest.Wait()
 		select {
 		case <-stopped:
@@ -243,10 +244,11 @@ func TestSenderStopWaitsForTheWriter(t *testing.T) {
 			if owner.asked[i].Load() != 0 {
 				t.Errorf("frame %d was claimed by a stopped sender", i)
 			}
-			if !isReleased(f) {
-				t.Errorf("frame %d was not released", i)
+			if i >= len(unsent) || unsent[i] != f {
+				t.Errorf("frame %d was not given back in its place", i)
 			}
 		}
+		Release(unsent)
 		if err := s.Enqueue(text("late")); !errors.Is(err, ErrClosed) {
 			t.Errorf("Enqueue after Stop: %v", err)
 		}
@@ -256,7 +258,7 @@ func TestSenderStopWaitsForTheWriter(t *testing.T) {
 		s.Flush()
 		s.WaitBelow(1)
 		s.Discard(goodbye(CodeNormal, ""))
-		s.Stop()
+		Release(s.Stop())
 		_ = far.Close()
 	})
 }
@@ -264,7 +266,7 @@ func TestSenderStopWaitsForTheWriter(t *testing.T) {
 func TestSenderHandsOverToAGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(1)
-		s := NewSender(near, 1<<20, 4)
+		s := NewSender(near, SenderConfig{Limit: 1 << 20, Keep: 4})
 		for i := range 100 {
 			enqueue(t, s, text(fmt.Sprint(i)))
 			s.Flush() // never waits, or the test would hang: nobody reads yet
@@ -276,8 +278,8 @@ func TestSenderHandsOverToAGoroutine(t *testing.T) {
 		if s.busy || s.Queued() != 0 {
 			t.Errorf("busy %v with %d bytes queued after all was read", s.busy, s.Queued())
 		}
-		if cap(s.queue) > s.keep || cap(s.batch) > s.keep {
-			t.Errorf("an idle sender keeps %d and %d entries, more than %d", cap(s.queue), cap(s.batch), s.keep)
+		if cap(s.queue) > s.cfg.Keep || cap(s.batch) > s.cfg.Keep {
+			t.Errorf("an idle sender keeps %d and %d entries, more than %d", cap(s.queue), cap(s.batch), s.cfg.Keep)
 		}
 		end(s, near, far)
 	})
@@ -287,7 +289,7 @@ func TestSenderWaitBelow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const each = frameCost + 1
 		near, far := Pipe(1)
-		s := NewSender(near, 1<<20, 16)
+		s := NewSender(near, SenderConfig{Limit: 1 << 20, Keep: 16})
 		s.WaitBelow(1) // nothing is queued
 		for i := range 8 {
 			enqueue(t, s, text(fmt.Sprint(i)))
@@ -315,7 +317,7 @@ func TestSenderWaitBelow(t *testing.T) {
 func TestSenderFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := Pipe(1)
-		s := NewSender(near, frameCost, 16)
+		s := NewSender(near, SenderConfig{Limit: frameCost, Keep: 16})
 		enqueue(t, s, text("a"))
 		s.Flush()
 		enqueue(t, s, text("b"))
@@ -347,7 +349,7 @@ func TestSenderConserves(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			dice := rand.New(rand.NewPCG(seed, 1))
 			near, far := Pipe(1 + dice.IntN(4))
-			s := NewSender(near, 200+dice.IntN(3000), dice.IntN(8))
+			s := NewSender(near, SenderConfig{Limit: 200 + dice.IntN(3000), Keep: dice.IntN(8)})
 			const writers, each = 6, 60
 			wanted, unwanted := newClaims(writers*each, true), newClaims(writers*each, false)
 			var accepted [writers * each]bool

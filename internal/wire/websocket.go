@@ -21,6 +21,7 @@ type WSConfig struct {
 	ReadLimit        int           // bytes of a message
 	HandshakeTimeout time.Duration // until the upgrade is answered
 	WriteTimeout     time.Duration // how long the peer may take nothing
+	Address          string        // host:port to dial in place of the URL's; empty: the URL's own
 }
 
 // webSocket is a Conn over gorilla/websocket over a Socket.

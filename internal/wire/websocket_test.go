@@ -228,7 +228,7 @@ func TestProtocolErrors(t *testing.T) {
 				"server": func() (*raw, Conn) { return serveRaw(t, nil) },
 			} {
 				c, conn := pair()
-				s := NewSender(conn, 1<<20, 16)
+				s := NewSender(conn, SenderConfig{Limit: 1 << 20, Keep: 16})
 				enqueue(t, s, text("before"))
 				s.Flush()
 				c.send(t, tc.bytes(c))
@@ -332,7 +332,7 @@ func TestCloseFrames(t *testing.T) {
 			{CodeNormal, strings.Repeat("é", 100), CodeNormal, strings.Repeat("é", 61)},
 		} {
 			c, conn := dialRaw(t, testConfig, nil)
-			s := NewSender(conn, 1<<20, 16)
+			s := NewSender(conn, SenderConfig{Limit: 1 << 20, Keep: 16})
 			enqueue(t, s, goodbye(tc.code, tc.reason))
 			s.Flush()
 			c.wantClose(t, tc.want, tc.cut)
@@ -359,7 +359,7 @@ func TestWebSocketHoldsNoMemoryWhenIdle(t *testing.T) {
 					t.Errorf("held while waiting: frame %v, read buffer %v, write buffer %v", ws.buf, ws.sock.in, ws.sock.out)
 				}
 			}})
-			near, far := NewSender(client, 1<<20, 16), NewSender(server, 1<<20, 16)
+			near, far := NewSender(client, SenderConfig{Limit: 1 << 20, Keep: 16}), NewSender(server, SenderConfig{Limit: 1 << 20, Keep: 16})
 			for _, n := range []int{10, 5000, 100_000} {
 				message := strings.Repeat("x", n)
 				enqueue(t, near, text(message))

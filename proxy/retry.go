@@ -1,0 +1,165 @@
+package proxy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/rewrite"
+	"github.com/idmux/idmux/upstream"
+)
+
+// RetryConfig is when a request is sent again. One that was not written always may be; one that may have reached the
+// upstream only if its method is listed here.
+type RetryConfig struct {
+	Methods  []string // patterns of methods that are safe to do twice
+	Attempts int      // in all, the first included
+	Budget   int      // percent of requests that may be sent again after they were written
+	Burst    int      // how many of these at once, after a while without
+}
+
+// Validate reports every problem at once.
+func (c *RetryConfig) Validate() error {
+	var errs []error
+	if c.Attempts < 1 || c.Attempts > 100 {
+		errs = append(errs, fmt.Errorf("retry.attempts: must be 1 to 100, not %d", c.Attempts))
+	}
+	if c.Budget < 0 || c.Budget > 100 {
+		errs = append(errs, fmt.Errorf("retry.budget: must be 0 to 100 percent, not %d", c.Budget))
+	}
+	if c.Burst < 0 {
+		errs = append(errs, errors.New("retry.burst: must not be negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// budget lets a share of requests through: each request adds a part of a token, each retry takes one. Safe for
+// concurrent use.
+type budget struct {
+	percent int64
+	most    int64        // in hundredths of a token
+	tokens  atomic.Int64 // in hundredths
+}
+
+func newBudget(percent, burst int) *budget {
+	b := &budget{percent: int64(percent), most: int64(burst) * 100}
+	b.tokens.Store(b.most)
+	return b
+}
+
+func (b *budget) earn() {
+	if b.tokens.Load() < b.most {
+		b.tokens.Add(b.percent)
+	}
+}
+
+func (b *budget) spend() bool {
+	if b.tokens.Add(-100) >= 0 {
+		return true
+	}
+	b.tokens.Add(100)
+	return false
+}
+
+// asksMethod reports whether anything depends on the method of a request to the target.
+func (t *Target) asksMethod() bool { return len(t.safe) > 0 || len(t.hedged) > 0 || t.cfg.HashMethod }
+
+// prepare marks a request that may be sent twice.
+func (t *Target) prepare(x *exchange, method []byte) {
+	if t.safe.match(method) {
+		x.safe = true
+		t.retries.earn()
+	}
+	if t.hedged.match(method) {
+		t.planHedge(x)
+	}
+}
+
+// retry makes another attempt at a request that its connection did not answer. It reports false when there may be none,
+// and x is still the caller's. sent says whether the request may have been written; req is the request.
+func (r *Router) retry(x *exchange, req []byte, sent bool, fl *wire.Flusher) bool {
+	t := x.target
+	switch {
+	case x.race != nil, t.pool.SessionMode(), x.deadline <= r.now.Load():
+		return false
+	case x.attempts+1 >= t.cfg.Retry.Attempts:
+		return false
+	case sent && (!x.safe || !t.retries.spend()):
+		return false
+	}
+	if sent {
+		req = x.req
+	}
+	from := x.conn.End
+	x.conn.Release(sent, fl)
+	x.conn = nil
+	x.attempts++
+	r.retried.Add(1)
+	if x.started != nil {
+		r.hooks.CallEnd(x.started, &CallEnd{Fault: rewrite.Fault{
+			Code: rewrite.CodeUpstreamLost, Reason: rewrite.ReasonUpstreamLost, Sent: sent,
+		}})
+		x.started = nil
+	}
+	x.again()
+	if r.resend(x, req, from, fl) {
+		return true
+	}
+	if t.cfg.ConnectWait > 0 {
+		r.park(x, req)
+		return true
+	}
+	f := rewrite.NewFault(rewrite.ReasonUpstreamLost)
+	f.Sent = sent
+	r.fail(x, f, fl)
+	return true
+}
+
+// resend sends a request under a new wire id. It does not wait, since those who call it serve everybody. False means
+// that no connection took it, and x is still the caller's.
+func (r *Router) resend(x *exchange, req []byte, avoid *upstream.Endpoint, fl *wire.Flusher) bool {
+	for n := 0; n < tries; {
+		conn := x.client.pick(x.target, nil, avoid)
+		if conn == nil {
+			return false
+		}
+		key := x.client.nextKey(x.target, conn)
+		f := wire.NewFrame()
+		f.B = r.appendRenamed(f.B, req, x.target, key)
+		if r.hooks.CallStart != nil {
+			x.started = r.hooks.CallStart(&Call{
+				Client: &x.client.info, Conn: conn.Name, Target: x.target.cfg.Name, ID: x.id,
+				WireID: r.appendWireID(nil, x.target, key), Attempt: x.attempts,
+			})
+		}
+		switch err := r.dispatch(x, key, f, conn, false, fl); {
+		case err == nil:
+			return true
+		case !errors.Is(err, errTaken):
+			x.client.leave(x.target, conn)
+			n++
+		}
+	}
+	return false
+}
+
+// Requests are rebuilt in one form, so the wire id stands at a known place.
+var (
+	beforeID = []byte(`{"jsonrpc":"2.0","id":`)
+	afterID  = []byte(`,"method":`)
+	parkedID = []byte(`0`)
+)
+
+// appendRenamed appends a request that was sent, or was to be, under the wire id of another key.
+func (r *Router) appendRenamed(dst, req []byte, t *Target, key rewrite.Key) []byte {
+	rest := req[len(beforeID):]
+	i := bytes.Index(rest, afterID)
+	if !bytes.HasPrefix(req, beforeID) || i < 0 {
+		panic("proxy: a request that rewrite did not build")
+	}
+	dst = append(dst, beforeID...)
+	dst = r.appendWireID(dst, t, key)
+	return append(dst, rest[i:]...)
+}

@@ -1,0 +1,274 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+)
+
+// Endpoint is one address of an upstream with its connections. It is made by the pool's configuration or by discovery.
+// Safe for concurrent use.
+type Endpoint struct {
+	// Set at creation, then read-only.
+	Name     string // host:port, or the URL where there is none; unique in its pool
+	Pool     *Pool
+	url      *url.URL
+	header   http.Header
+	address  string // dialed in place of the URL's host; empty: the URL's own
+	weight   int
+	priority int
+	dial     DialFunc // nil for HTTP
+	health   health
+
+	slots    []atomic.Pointer[Conn]
+	inFlight atomic.Int64
+	drained  atomic.Bool // by the operator: no new calls, no connections
+
+	stop  context.CancelCauseFunc // ends the endpoint
+	wake  chan struct{}           // room for one: drained has changed
+	group sync.WaitGroup
+}
+
+// source is where an endpoint comes from.
+type source struct {
+	cfg     EndpointConfig
+	url     *url.URL    // without credentials
+	header  http.Header // with them
+	address string      // dialed in place of the URL's host; empty: the URL's own
+}
+
+func newEndpoint(p *Pool, s source) *Endpoint {
+	e := &Endpoint{
+		Pool: p, url: s.url, header: s.header, address: s.address, weight: max(s.cfg.Weight, 1), priority: s.cfg.Priority,
+		wake: make(chan struct{}, len(p.cfg.Endpoints)+p.cfg.Connections+1),
+	}
+	switch {
+	case s.address != "":
+		e.Name = s.address
+	case s.url.Host != "":
+		e.Name = s.url.Host
+	default:
+		e.Name = s.url.String()
+	}
+	e.health.init(e, &p.cfg.Passive)
+	n := p.cfg.Connections
+	switch {
+	case p.dial != nil:
+		e.dial = p.dial
+	case s.url.Scheme == "ws" || s.url.Scheme == "wss":
+		e.dial = e.dialWebSocket
+	default:
+		n = 1 // one Conn for the endpoint, with Connections workers
+	}
+	if p.cfg.Sessions > 0 && e.dial != nil {
+		n = 0 // each session has a connection of its own
+	}
+	e.slots = make([]atomic.Pointer[Conn], n)
+	return e
+}
+
+// run keeps the endpoint's connections until ctx ends or close is called, and returns when nothing of it runs any more.
+func (e *Endpoint) run(ctx context.Context) {
+	for i := range e.slots {
+		if e.dial == nil {
+			e.group.Go(func() { e.runHTTP(ctx, i) })
+		} else {
+			e.group.Go(func() { e.runSlot(ctx, i) })
+		}
+	}
+	<-ctx.Done()
+	e.group.Wait()
+	e.health.close()
+}
+
+// runSlot is the life of a slot: dial, serve, back off, again. A connection that is retired goes on in the background
+// while the slot already dials its successor.
+func (e *Endpoint) runSlot(ctx context.Context, slot int) {
+	b := newBackoff(&e.Pool.cfg)
+	for e.awaitDuty(ctx) {
+		c, s, err := e.connect(ctx, fmt.Sprintf("%s-%d", e.label(), slot+1))
+		if err == nil {
+			start := time.Now()
+			ended := make(chan error, 1)
+			e.slots[slot].Store(c)
+			e.group.Go(func() { ended <- e.serve(ctx, c, s) })
+			select {
+			case err = <-ended:
+				e.slots[slot].CompareAndSwap(c, nil)
+			case <-c.retired:
+				e.slots[slot].CompareAndSwap(c, nil)
+				b.Reset()
+				continue
+			}
+			if time.Since(start) >= e.Pool.cfg.Stable {
+				b.Reset()
+			}
+		}
+		if !wait(ctx, b, e.Pool, err) {
+			return
+		}
+	}
+}
+
+// label names the endpoint's connections: by the upstream's name where that says it all.
+func (e *Endpoint) label() string {
+	if len(e.Pool.sources) == 1 && e.address == "" {
+		return e.Pool.cfg.Name
+	}
+	return e.Pool.cfg.Name + "/" + e.Name
+}
+
+// serve runs a connection to its end and tells everybody.
+func (e *Endpoint) serve(ctx context.Context, c *Conn, s *stream) error {
+	p := e.Pool
+	if p.paused.Load() {
+		s.sender.Pause()
+	}
+	if p.hooks.Connected != nil {
+		p.hooks.Connected(c)
+	}
+	p.recv.Up(c)
+	err := s.serve(ctx, c, p.recv, &p.cfg)
+	if p.hooks.Lost != nil && ctx.Err() == nil {
+		p.hooks.Lost(c, err)
+	}
+	if ctx.Err() == nil && !c.Retired() {
+		e.health.fail()
+	}
+	return err
+}
+
+func (e *Endpoint) connect(ctx context.Context, name string) (*Conn, *stream, error) {
+	dctx, cancel := context.WithTimeout(ctx, e.Pool.cfg.Connect)
+	defer cancel()
+	conn, err := e.dial(dctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			e.health.fail()
+		}
+		return nil, nil, fmt.Errorf("upstream %s: dial %s: %w", e.Pool.cfg.Name, e.Name, err)
+	}
+	c, s := newConn(e, name), newStream(conn, &e.Pool.cfg)
+	c.link = s
+	return c, s, nil
+}
+
+func (e *Endpoint) dialWebSocket(ctx context.Context) (wire.Conn, error) {
+	cfg := &e.Pool.cfg
+	return wire.DialWebSocket(ctx, e.url.String(), e.header, nil, wire.WSConfig{
+		ReadLimit: cfg.Response, HandshakeTimeout: cfg.Connect, WriteTimeout: cfg.WriteTimeout, Address: e.address,
+	})
+}
+
+func (e *Endpoint) runHTTP(ctx context.Context, slot int) {
+	c := newConn(e, e.label()+"-1")
+	x := newExchanger(ctx, c)
+	c.link = x
+	e.slots[slot].Store(c)
+	x.run(ctx)
+	e.slots[slot].Store(nil)
+}
+
+// awaitDuty waits while the endpoint is drained; false when ctx has ended.
+func (e *Endpoint) awaitDuty(ctx context.Context) bool {
+	for e.drained.Load() {
+		select {
+		case <-ctx.Done():
+		case <-e.wake:
+			continue
+		}
+		break
+	}
+	return ctx.Err() == nil
+}
+
+// Drain takes the endpoint out: its connections finish what they have and close, and none is made. Enable is the
+// opposite.
+func (e *Endpoint) Drain() {
+	e.drained.Store(true)
+	e.retire()
+}
+
+// Enable ends a Drain.
+func (e *Endpoint) Enable() {
+	e.drained.Store(false)
+	for range e.slots {
+		select {
+		case e.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// Reconnect replaces every connection: the new ones are dialed at once, the old ones finish what they have.
+func (e *Endpoint) Reconnect() { e.retire() }
+
+func (e *Endpoint) retire() {
+	for i := range e.slots {
+		if c := e.slots[i].Load(); c != nil {
+			c.Retire()
+		}
+	}
+}
+
+// usable reports whether new calls may go to the endpoint.
+func (e *Endpoint) usable() bool { return !e.drained.Load() && e.health.usable() && e.live() }
+
+func (e *Endpoint) live() bool {
+	for i := range e.slots {
+		if c := e.slots[i].Load(); c != nil && c.Ready() {
+			return true
+		}
+	}
+	return false
+}
+
+// pick returns the ready connection with the fewest exchanges in flight. Ties go round.
+func (e *Endpoint) pick() *Conn {
+	var best *Conn
+	start := int(e.Pool.turn.Add(1))
+	for i := range e.slots {
+		c := e.slots[(start+i)%len(e.slots)].Load()
+		if c != nil && c.Ready() && (best == nil || c.InFlight() < best.InFlight()) {
+			best = c
+		}
+	}
+	return best
+}
+
+// EndpointStatus is what the admin API shows of an endpoint.
+type EndpointStatus struct {
+	Name        string `json:"name"`
+	Priority    int    `json:"priority"`
+	Weight      int    `json:"weight"`
+	Connections int    `json:"connections"`
+	InFlight    int    `json:"in_flight"`
+	Waiting     int    `json:"waiting"`
+	State       string `json:"state"` // up, down, drained, ejected, open, behind, unreachable
+}
+
+// Status returns a snapshot.
+func (e *Endpoint) Status() EndpointStatus {
+	s := EndpointStatus{
+		Name: e.Name, Priority: e.priority, Weight: e.weight, InFlight: int(e.inFlight.Load()), State: e.health.state(),
+	}
+	for i := range e.slots {
+		if c := e.slots[i].Load(); c != nil && c.Ready() {
+			s.Connections++
+			s.Waiting += c.link.waiting()
+		}
+	}
+	switch {
+	case e.drained.Load():
+		s.State = "drained"
+	case s.State == "up" && s.Connections == 0:
+		s.State = "unreachable"
+	}
+	return s
+}
