@@ -73,7 +73,7 @@ func (c *client) pick(t *Target, method []byte, avoid *upstream.Endpoint) *upstr
 	if t.cfg.Spread {
 		return t.pool.Pick(upstream.Choice{Key: p.hash, Avoid: avoid})
 	}
-	if conn := p.conn.Load(); conn != nil && conn.Ready() && conn.End != avoid {
+	if conn := p.conn.Load(); conn != nil && conn.Ready() && conn.Healthy() && conn.End != avoid {
 		return conn
 	}
 	conn := t.pool.Pick(upstream.Choice{Key: p.hash, Avoid: avoid})

@@ -114,8 +114,13 @@ func (c *Conn) nudge() {
 // that f was not sent and never will be; wire.ErrFull that too many wait already.
 func (c *Conn) Send(f *wire.Frame, fl *wire.Flusher) error { return c.link.send(f, fl) }
 
-// Ready reports whether the connection is up.
-func (c *Conn) Ready() bool { return !c.lost.Load() && c.link.ready() && !c.Retired() }
+// Ready reports whether the connection is up and takes new calls.
+func (c *Conn) Ready() bool {
+	return !c.lost.Load() && c.link.ready() && !c.End.drained.Load() && !c.Retired()
+}
+
+// Healthy reports whether nothing speaks against the connection's endpoint. One that is not may still be all there is.
+func (c *Conn) Healthy() bool { return c.End.health.usable() }
 
 // Offer is Send for those who must not wait, because they serve everybody: where the queue is full, it fails with
 // wire.ErrFull.

@@ -211,7 +211,11 @@ func (e *Endpoint) Reconnect() { e.retire() }
 
 func (e *Endpoint) retire() {
 	for i := range e.slots {
-		if c := e.slots[i].Load(); c != nil {
+		switch c := e.slots[i].Load(); {
+		case c == nil:
+		case e.dial == nil:
+			c.link.abort() // closes what is idle; exchanges end by themselves
+		default:
 			c.Retire()
 		}
 	}

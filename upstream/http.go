@@ -193,7 +193,7 @@ func (e *exchanger) waiting() int {
 	return e.queue.Len()
 }
 
-func (e *exchanger) abort() {} // each exchange ends by itself
+func (e *exchanger) abort() { e.transport.CloseIdleConnections() }
 
 func (e *exchanger) fullLocked(f *wire.Frame) bool {
 	return e.bytes > 0 && e.bytes+len(f.B) > e.cfg.Queue

@@ -170,7 +170,7 @@ func (p *parts) announce(out io.Writer, cfg *configs.Config) {
 		fmt.Fprintf(out, "upstream %s: %s, %d connections\n", pool.Name(), pool.URL(), pool.Size())
 	}
 	if p.adminSock != nil {
-		fmt.Fprintf(out, "admin on http://%s (/healthz, /readyz, /metrics)\n", p.adminSock.Addr())
+		fmt.Fprintf(out, "admin on http://%s (/healthz, /readyz, /metrics, /upstreams)\n", p.adminSock.Addr())
 	}
 	if len(p.sockets) == 0 || len(cfg.Upstreams) != 1 || cfg.Upstreams[0].URL != "demo:" {
 		return
