@@ -124,6 +124,10 @@ func (l *Listener) keep(ctx context.Context) {
 
 // ServeHTTP implements http.Handler.
 func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		// The server reads the body of a refused request, too, for as long as it may take.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(l.cfg.BodyTimeout))
+	}
 	origin := r.Header.Get("Origin")
 	if origin != "" && !l.allows(origin, r.Host) {
 		httpError(w, http.StatusForbidden, "origin "+strings.ToValidUTF8(origin, "?")+" is not in the listener's origins")

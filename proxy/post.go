@@ -102,6 +102,10 @@ func (l *Listener) readBody(w http.ResponseWriter, r *http.Request, dst *bytes.B
 	case enc == "" || equalFold(enc, "identity"):
 	case equalFold(enc, "gzip"):
 		z, err := gzip.NewReader(body)
+		if isTimeout(err) {
+			httpError(w, http.StatusRequestTimeout, "body came too slowly")
+			return false
+		}
 		if err != nil {
 			httpError(w, http.StatusBadRequest, "body is not gzip")
 			return false
@@ -150,7 +154,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	_ = p.c.SetReadDeadline(p.start.Add(p.idle + time.Duration(p.n)*time.Second/(4<<10)))
 	n, err := p.r.Read(b)
 	p.n += int64(n)
-	if err != nil {
+	if errors.Is(err, io.EOF) { // after another error, the server must not wait for the rest
 		_ = p.c.SetReadDeadline(time.Time{})
 	}
 	return n, err
