@@ -215,7 +215,9 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 	}
 	x, verdict := r.pending.Take(w2k(f.Key), c.ID)
 	if verdict != rewrite.Taken {
-		r.drop(dropOf(verdict), c.Name, a.Body)
+		if a.Err == nil { // otherwise no answer came, for it was cancelled
+			r.drop(dropOf(verdict), c.Name, a.Body)
+		}
 		return
 	}
 	if a.Err != nil {
