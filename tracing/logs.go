@@ -2,6 +2,7 @@ package tracing
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -79,7 +80,29 @@ func (l *logs) connected(c *upstream.Conn) {
 	}
 }
 
+// event is a change of an endpoint's health, or of what DNS says.
+func (l *logs) event(e *upstream.Endpoint, what string, d time.Duration) {
+	skipped, ok := l.changes.allow("event " + e.Pool.Name() + " " + what)
+	if !ok {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("upstream", e.Pool.Name()), slog.String("endpoint", e.Name), slog.String("event", what),
+	}
+	if d > 0 {
+		attrs = append(attrs, slog.Duration("for", d.Round(time.Millisecond)))
+	}
+	l.write(slog.LevelInfo, skipped, "upstream endpoint", attrs...)
+}
+
 func (l *logs) lost(c *upstream.Conn, err error) {
+	if errors.Is(err, upstream.ErrRetired) {
+		if skipped, ok := l.changes.allow("retired " + c.Pool.Name()); ok {
+			l.write(slog.LevelInfo, skipped, "upstream connection retired",
+				slog.String("upstream", c.Pool.Name()), slog.String("connection", c.Name))
+		}
+		return
+	}
 	if skipped, ok := l.changes.allow("lost " + c.Pool.Name()); ok {
 		l.write(slog.LevelWarn, skipped, "upstream connection lost", slog.String("upstream", c.Pool.Name()),
 			slog.String("connection", c.Name), slog.String("error", errorText(err)))

@@ -23,7 +23,9 @@ var orphans = map[proxy.Drop]bool{
 type instruments struct {
 	messages, orphaned, dropped, failed, closed, rejected metric.Int64ObservableCounter
 	entries, clients, connections, pool                   metric.Int64ObservableUpDownCounter
-	build                                                 metric.Int64ObservableGauge
+	active, pending                                       metric.Int64ObservableUpDownCounter
+	retries, ejections                                    metric.Int64ObservableCounter
+	build, up, open                                       metric.Int64ObservableGauge
 }
 
 func newInstruments(m metric.Meter) (*instruments, error) {
@@ -52,10 +54,20 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		pool: level(metricPool, "{connection}",
 			"Upstream connections that there are to be; for an HTTP upstream, requests at a time."),
 	}
-	var err error
+	i.active = level(metricActive, "{request}", "Requests that an upstream owes answers to.")
+	i.pending = level(metricPending, "{request}", "Requests that wait for a place on an upstream's connections.")
+	i.retries = counter(metricRetries, "{retry}", "Attempts after the first: again after a failure, or hedged against a slow answer.")
+	i.ejections = counter(metricEjections, "{ejection}", "How often an endpoint was taken out for failing.")
 	// Without a unit: the unit 1 would end the Prometheus name in _ratio.
-	i.build, err = m.Int64ObservableGauge(metricBuild, metric.WithDescription("Always 1; the labels say what runs."))
-	return i, errors.Join(append(errs, err)...)
+	state := func(name, text string) metric.Int64ObservableGauge {
+		g, err := m.Int64ObservableGauge(name, metric.WithDescription(text))
+		errs = append(errs, err)
+		return g
+	}
+	i.build = state(metricBuild, "Always 1; the labels say what runs.")
+	i.up = state(metricEndpointUp, "1 where an endpoint is used, 0 where it is not.")
+	i.open = state(metricLimitOpen, "1 where a limit of an upstream is reached: requests wait (window) or are refused (pending, requests).")
+	return i, errors.Join(errs...)
 }
 
 // observe registers what reads the counters at each scrape.
@@ -70,10 +82,12 @@ func (i *instruments) observe(m metric.Meter, version string, r *proxy.Router, l
 			name := attributes(keyUpstream.String(p.Name()))
 			o.ObserveInt64(i.connections, int64(p.Live()), name)
 			o.ObserveInt64(i.pool, int64(p.Size()), name)
+			i.upstream(o, p)
 		}
 		o.ObserveInt64(i.build, 1, build)
 		return nil
-	}, i.messages, i.orphaned, i.dropped, i.failed, i.closed, i.rejected, i.entries, i.clients, i.connections, i.pool, i.build)
+	}, i.messages, i.orphaned, i.dropped, i.failed, i.closed, i.rejected, i.entries, i.clients, i.connections, i.pool, i.build,
+		i.active, i.pending, i.retries, i.ejections, i.up, i.open)
 	return err
 }
 
@@ -84,6 +98,8 @@ func (i *instruments) router(o metric.Observer, s proxy.Stats) {
 	} {
 		o.ObserveInt64(i.messages, int64(n), attributes(keyKind.String(kind)))
 	}
+	o.ObserveInt64(i.retries, int64(s.Retries), attributes(keyKind.String("retry")))
+	o.ObserveInt64(i.retries, int64(s.Hedges), attributes(keyKind.String("hedge")))
 	for why, n := range s.Drops {
 		if orphans[why] {
 			o.ObserveInt64(i.orphaned, int64(n), attributes(keyReason.String(string(why))))
@@ -97,6 +113,29 @@ func (i *instruments) router(o metric.Observer, s proxy.Stats) {
 	for why, n := range s.Closes {
 		o.ObserveInt64(i.closed, int64(n), attributes(keyReason.String(string(why))))
 	}
+}
+
+// upstream observes what an upstream has to do, its limits and its endpoints.
+func (i *instruments) upstream(o metric.Observer, p *upstream.Pool) {
+	name, waiting := keyUpstream.String(p.Name()), p.Waiting()
+	o.ObserveInt64(i.active, int64(p.InFlight()), attributes(name))
+	o.ObserveInt64(i.pending, int64(waiting), attributes(name))
+	o.ObserveInt64(i.ejections, int64(p.Ejections()), attributes(name))
+	for limit, open := range map[string]bool{
+		"window": waiting > 0, "pending": p.MaxWaiting() > 0 && waiting >= p.MaxWaiting(), "requests": p.Full(),
+	} {
+		o.ObserveInt64(i.open, oneIf(open), attributes(name, keyLimit.String(limit)))
+	}
+	for _, e := range p.Endpoints() {
+		o.ObserveInt64(i.up, oneIf(e.Status().State == "up"), attributes(name, keyEndpoint.String(e.Name)))
+	}
+}
+
+func oneIf(on bool) int64 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 // listener observes a listener's connections: those that became WebSockets, and the others.

@@ -33,6 +33,8 @@ const (
 const (
 	keyListener   = attribute.Key("idmux.listener.name")
 	keyUpstream   = attribute.Key("idmux.upstream.name")
+	keyEndpoint   = attribute.Key("idmux.upstream.endpoint")
+	keyLimit      = attribute.Key("limit")
 	keyConnection = attribute.Key("idmux.connection.id") // spans only
 	keyOutcome    = attribute.Key("idmux.outcome")
 	keyKind       = attribute.Key("kind")
@@ -65,5 +67,11 @@ const (
 	metricRejected    = "idmux.downstream.rejected"
 	metricConnections = "idmux.upstream.connection.count"
 	metricPool        = "idmux.upstream.connection.max"
+	metricActive      = "idmux.upstream.active_requests"
+	metricPending     = "idmux.upstream.pending_requests"
+	metricRetries     = "idmux.upstream.retries"
+	metricEjections   = "idmux.upstream.ejections"
+	metricEndpointUp  = "idmux.upstream.endpoint.up"
+	metricLimitOpen   = "idmux.upstream.limit.open"
 	metricBuild       = "idmux.build.info"
 )

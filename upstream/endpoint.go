@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -34,6 +35,9 @@ type Endpoint struct {
 	wake  chan struct{}           // room for one: drained has changed
 	group sync.WaitGroup
 }
+
+// ErrRetired is why a connection ended that was taken out of use on purpose.
+var ErrRetired = errors.New("upstream: retired")
 
 // source is where an endpoint comes from.
 type source struct {
@@ -135,6 +139,9 @@ func (e *Endpoint) serve(ctx context.Context, c *Conn, s *stream) error {
 	}
 	p.recv.Up(c)
 	err := s.serve(ctx, c, p.recv, &p.cfg)
+	if c.Retired() {
+		err = ErrRetired
+	}
 	if p.hooks.Lost != nil && ctx.Err() == nil {
 		p.hooks.Lost(c, err)
 	}

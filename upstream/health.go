@@ -111,6 +111,7 @@ func (h *health) trip() {
 	h.setTimerLocked(b.Open, h.pardon)
 	h.judgeLocked()
 	h.mu.Unlock()
+	h.end.Pool.ejections.Add(1)
 	h.end.Pool.event(h.end, "breaker open", b.Open)
 }
 
@@ -132,6 +133,7 @@ func (h *health) eject() {
 	h.setTimerLocked(d, h.pardon)
 	h.judgeLocked()
 	h.mu.Unlock()
+	h.end.Pool.ejections.Add(1)
 	h.end.Pool.event(h.end, "ejected", d)
 }
 

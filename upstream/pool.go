@@ -35,6 +35,7 @@ type Pool struct {
 
 	endpoints atomic.Pointer[[]*Endpoint] // the present ones; replaced as a whole
 	inFlight  atomic.Int64
+	ejections atomic.Uint64
 	turn      atomic.Uint32
 	round     atomic.Uint32
 	paused    atomic.Bool
@@ -157,6 +158,21 @@ func (p *Pool) Full() bool {
 
 // InFlight is the number of calls that the upstream owes answers to.
 func (p *Pool) InFlight() int { return int(p.inFlight.Load()) }
+
+// Waiting is the number of calls that wait for a place on a connection.
+func (p *Pool) Waiting() int {
+	n := 0
+	for _, e := range *p.endpoints.Load() {
+		n += e.Status().Waiting
+	}
+	return n
+}
+
+// MaxWaiting is how many calls may wait on the present connections together; 0: no bound.
+func (p *Pool) MaxWaiting() int { return p.cfg.Pending * p.Live() }
+
+// Ejections is how often an endpoint was taken out for failing.
+func (p *Pool) Ejections() uint64 { return p.ejections.Load() }
 
 // Pause holds calls back: they wait, within their limits and deadlines, until Resume. What was written before is
 // answered as usual.
