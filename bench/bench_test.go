@@ -67,8 +67,9 @@ func TestParseRows(t *testing.T) {
 // fewer calls.
 func TestTargets(t *testing.T) {
 	x := &contest{
-		lab:   &lab{builds: []build{{name: "new"}}},
-		names: []string{nginx, "new"},
+		lab:    &lab{builds: []build{{name: "new"}}},
+		scheme: "ws",
+		names:  []string{nginx, "new"},
 		samples: map[row]map[string][]sample{{64, 1}: {
 			nginx: {{rate: 100, proxy: 10, backend: 10}},
 			"new": {{rate: 90, proxy: 13, backend: 5}},
