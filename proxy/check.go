@@ -54,14 +54,20 @@ func (c *CheckConfig) Validate() error {
 	default:
 		bad("kind: must be call, http or tcp, not %q", c.Kind)
 	}
-	if c.Interval <= 0 || c.Timeout <= 0 {
-		bad("interval and timeout: must be more than zero")
+	if c.Interval <= 0 {
+		bad("interval: must be more than zero, not %v", c.Interval)
 	}
-	if c.Fall < 1 || c.Rise < 1 {
-		bad("fall and rise: must be at least 1")
+	if c.Timeout <= 0 {
+		bad("timeout: must be more than zero, not %v", c.Timeout)
 	}
-	if len(c.Params) > 0 && !json.Valid(c.Params) {
-		bad("params: is not JSON")
+	if c.Fall < 1 {
+		bad("fall: must be at least 1, not %d", c.Fall)
+	}
+	if c.Rise < 1 {
+		bad("rise: must be at least 1, not %d", c.Rise)
+	}
+	if !isParams(c.Params) {
+		bad("params: must be a JSON array or object")
 	}
 	if len(c.Expect) > 0 && !json.Valid(c.Expect) {
 		bad("expect: is not JSON")
@@ -86,13 +92,22 @@ func (c *HeightConfig) Validate() error {
 		return nil
 	}
 	var errs []error
-	if c.Interval <= 0 || c.Timeout <= 0 {
-		errs = append(errs, errors.New("health.height.interval and timeout: must be more than zero"))
+	if c.Interval <= 0 {
+		errs = append(errs, fmt.Errorf("health.height.interval: must be more than zero, not %v", c.Interval))
 	}
-	if len(c.Params) > 0 && !json.Valid(c.Params) {
-		errs = append(errs, errors.New("health.height.params: is not JSON"))
+	if c.Timeout <= 0 {
+		errs = append(errs, fmt.Errorf("health.height.timeout: must be more than zero, not %v", c.Timeout))
+	}
+	if !isParams(c.Params) {
+		errs = append(errs, errors.New("health.height.params: must be a JSON array or object"))
 	}
 	return errors.Join(errs...)
+}
+
+// isParams reports whether a request can have such params (JSON-RPC 2.0, section 4.2); nothing stands for none.
+func isParams(params json.RawMessage) bool {
+	text := bytes.TrimLeft(params, " \t\r\n")
+	return len(params) == 0 || json.Valid(params) && (text[0] == '[' || text[0] == '{')
 }
 
 // check runs the checks of all targets until ctx ends, and returns when none runs any more.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/idmux/idmux/rewrite"
@@ -95,9 +96,16 @@ func (c *ListenerConfig) Validate() error {
 	if c.Upstream == "" {
 		bad("upstream is missing")
 	}
+	for _, err := range append(patternProblems("methods.allow", c.Methods.Allow), patternProblems("methods.deny", c.Methods.Deny)...) {
+		bad("%w", err)
+	}
 	for i := range c.Routes {
-		if err := c.Routes[i].Validate(); err != nil {
-			bad("routes[%d]: %w", i, err)
+		r := &c.Routes[i]
+		for _, err := range each(r.Validate()) {
+			bad("routes[%d].%w", i, err)
+		}
+		if before := slices.IndexFunc(c.Routes[:i], func(b RouteConfig) bool { return b.hides(r) }); before >= 0 {
+			bad("routes[%d]: is never reached: routes[%d] takes all that it would", i, before)
 		}
 	}
 	for _, o := range c.Origins {
@@ -202,7 +210,7 @@ func (c *TargetConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("upstream %q: limits.connect_wait: must not be negative", c.Name))
 	}
 	for _, err := range []error{c.Retry.Validate(), c.Hedge.Validate(), c.Check.Validate(), c.Height.Validate()} {
-		if err != nil {
+		for _, err := range each(err) {
 			errs = append(errs, fmt.Errorf("upstream %q: %w", c.Name, err))
 		}
 	}
@@ -210,4 +218,12 @@ func (c *TargetConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("upstream %q: limits.depth: must be at least 1, not %d", c.Name, c.Depth))
 	}
 	return errors.Join(errs...)
+}
+
+// each returns the errors that were joined.
+func each(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return nil
 }

@@ -33,7 +33,7 @@ func (c *HedgeConfig) Validate() error {
 	if c.Budget < 0 || c.Budget > 100 {
 		errs = append(errs, fmt.Errorf("hedge.budget: must be 0 to 100 percent, not %d", c.Budget))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, patternProblems("hedge.methods", c.Methods)...)...)
 }
 
 // race is between two attempts at one request. The first to bring a response settles it; a fault settles it only when

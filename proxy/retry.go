@@ -32,7 +32,7 @@ func (c *RetryConfig) Validate() error {
 	if c.Burst < 0 {
 		errs = append(errs, errors.New("retry.burst: must not be negative"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, patternProblems("retry.methods", c.Methods)...)...)
 }
 
 // budget lets a share of requests through: each request adds a part of a token, each retry takes one. Safe for

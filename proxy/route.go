@@ -32,7 +32,7 @@ func (c *RouteConfig) Validate() error {
 		errs = append(errs, errors.New("upstream is missing"))
 	}
 	if c.Path == "" && c.Host == "" && len(c.Methods) == 0 {
-		errs = append(errs, errors.New("needs a path, a host or methods"))
+		errs = append(errs, errors.New("path: a route needs a path, a host or methods"))
 	}
 	if c.Path != "" && !strings.HasPrefix(c.Path, "/") {
 		errs = append(errs, fmt.Errorf("path: %q must begin with /", c.Path))
@@ -40,12 +40,31 @@ func (c *RouteConfig) Validate() error {
 	if i := strings.IndexByte(c.Path, '*'); i >= 0 && i != len(c.Path)-1 {
 		errs = append(errs, fmt.Errorf("path: %q may have * only at its end", c.Path))
 	}
-	for _, m := range c.Methods {
-		if m == "" {
-			errs = append(errs, errors.New("methods: an empty pattern matches nothing"))
+	if _, _, err := net.SplitHostPort(c.Host); err == nil || strings.Contains(c.Host, "/") {
+		errs = append(errs, fmt.Errorf("host: must be a name without a port, not %q", c.Host))
+	}
+	return errors.Join(append(errs, patternProblems("methods", c.Methods)...)...)
+}
+
+// patternProblems returns what is wrong with the method patterns of a key.
+func patternProblems(key string, patterns []string) []error {
+	var errs []error
+	for i, p := range patterns {
+		if p == "" {
+			errs = append(errs, fmt.Errorf("%s[%d]: an empty pattern matches nothing", key, i))
 		}
 	}
-	return errors.Join(errs...)
+	return errs
+}
+
+// hides reports whether o, coming later, could never count. It need not find out about patterns that overlap.
+func (c *RouteConfig) hides(o *RouteConfig) bool {
+	before, prefix := strings.CutSuffix(c.Path, "*")
+	path := c.Path == "" || c.Path == o.Path || prefix && strings.HasPrefix(o.Path, before)
+	host := c.Host == "" || strings.EqualFold(c.Host, o.Host)
+	other := func(pattern string) bool { return !slices.Contains(c.Methods, pattern) }
+	methods := len(c.Methods) == 0 || len(o.Methods) > 0 && !slices.ContainsFunc(o.Methods, other)
+	return path && host && methods
 }
 
 // routes is a listener's routing, compiled. Read-only after construction.

@@ -273,7 +273,7 @@ func TestConfigReportsAll(t *testing.T) {
 			ptr(DefaultListener("a", "http://127.0.0.1:8545", "node")),
 			&ListenerConfig{Listen: "ftp://x", Origins: []string{"*", "example.org", "https://a.org/path"}}, 18,
 		},
-		"target": {ptr(DefaultTarget("node")), &TargetConfig{Methods: map[string]time.Duration{"a": 0}}, 5},
+		"target": {ptr(DefaultTarget("node")), &TargetConfig{Methods: map[string]time.Duration{"a": 0}}, 6},
 	} {
 		if err := tc.good.Validate(); err != nil {
 			t.Errorf("%s: the defaults: %v", name, err)
