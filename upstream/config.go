@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
@@ -91,6 +92,8 @@ func (c *Config) Validate() error {
 		bad("name is missing")
 	}
 	c.validateEndpoints(bad)
+	c.validateChoice(bad)
+	c.validateHealth(bad)
 	if c.Connections < 1 || c.Connections > 4096 {
 		bad("connections: must be 1 to 4096, not %d", c.Connections)
 	}
@@ -99,6 +102,8 @@ func (c *Config) Validate() error {
 		"timeouts.pong": c.PongTimeout, "timeouts.idle": c.IdleTimeout,
 		"timeouts.drain": c.DrainTime, "limits.pending_wait": c.PendingWait, "resolve.interval": c.Resolve.Interval,
 		"health.passive.eject": c.Passive.Eject, "health.passive.max_eject": c.Passive.MaxEject,
+		"health.passive.forgiving": c.Passive.Forgiving,
+		"health.breaker.window":    c.Passive.Breaker.Window, "health.breaker.open": c.Passive.Breaker.Open,
 		"backoff.min": c.BackoffMin, "backoff.max": c.BackoffMax, "backoff.stable": c.Stable,
 	} {
 		if d <= 0 {
@@ -121,6 +126,9 @@ func (c *Config) Validate() error {
 		if n < 0 || n > 100 {
 			bad("%s: must be 0 to 100 percent, not %d", name, n)
 		}
+	}
+	if c.Warm > c.Sessions && c.Sessions > 0 {
+		bad("session.warm: %d is more than session.max, %d", c.Warm, c.Sessions)
 	}
 	if c.BackoffMin > c.BackoffMax {
 		bad("backoff.min: %v is more than backoff.max, %v", c.BackoffMin, c.BackoffMax)
@@ -174,30 +182,52 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 	}
 	kinds := make(map[bool]bool)
 	seen := make(map[string]bool)
-	for _, e := range c.endpoints() {
+	for i, e := range c.endpoints() {
+		key := "url"
+		if len(c.Endpoints) > 0 {
+			key = fmt.Sprintf("endpoints[%d].url", i)
+			c.validateEndpoint(e, i, bad)
+		}
 		u, err := url.Parse(e.URL)
 		switch {
 		case err != nil:
-			bad("url: %v", err)
+			bad("%s: %v", key, err)
 			continue
 		case u.Scheme == "demo":
-		case u.Scheme != "ws" && u.Scheme != "wss" && u.Scheme != "http" && u.Scheme != "https":
-			bad("url: scheme must be ws, wss, http, https or demo, not %q", u.Scheme)
+			if e.URL != "demo:" || len(c.Endpoints) > 0 || c.Resolve.By != "" {
+				bad("%s: the demo backend is demo: and nothing else, neither one of several nor found by DNS", key)
+			}
+			continue
+		case u.Scheme != "ws" && u.Scheme != "wss" && !isHTTP(u):
+			bad("%s: scheme must be ws, wss, http, https or demo, not %q", key, u.Scheme)
+			continue
 		case u.Host == "":
-			bad("url: host is missing in %q", e.URL)
+			bad("%s: host is missing in %q", key, e.URL)
+			continue
+		case seen[u.Host]:
+			bad("%s: %s is there twice", key, u.Host)
 		}
 		kinds[isHTTP(u)] = true
-		if seen[u.Host] {
-			bad("endpoints: %q is there twice", u.Host)
-		}
 		seen[u.Host] = true
-		if e.Weight < 0 || e.Priority < 0 {
-			bad("endpoints: weight and priority must not be negative")
-		}
 	}
 	if len(kinds) > 1 {
 		bad("endpoints: must be all WebSocket or all HTTP")
 	}
+	if c.Sessions > 0 && kinds[true] {
+		bad("mode: an HTTP upstream has no connections to give to sessions")
+	}
+}
+
+func (c *Config) validateEndpoint(e EndpointConfig, i int, bad func(format string, args ...any)) {
+	if e.Weight < 1 {
+		bad("endpoints[%d].weight: must be at least 1, not %d", i, e.Weight)
+	}
+	if e.Priority < 0 {
+		bad("endpoints[%d].priority: must not be negative", i)
+	}
+}
+
+func (c *Config) validateChoice(bad func(format string, args ...any)) {
 	switch c.Balance {
 	case BalanceLeast, BalanceRound, BalanceHash:
 	default:
@@ -206,10 +236,22 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 	switch c.Resolve.By {
 	case "", ResolveHost, ResolveSRV:
 	default:
-		bad("resolve.by: must be host or srv, not %q", c.Resolve.By)
+		bad("resolve.by: must be %s or %s, not %q", ResolveHost, ResolveSRV, c.Resolve.By)
 	}
-	if c.Sessions > 0 && kinds[true] {
-		bad("session: an HTTP upstream has no connections to give to sessions")
+	if s := c.Resolve.Server; s != "" {
+		if _, port, err := net.SplitHostPort(s); err != nil || port == "" {
+			bad("resolve.server: must be like 127.0.0.1:53, not %q", s)
+		}
+	}
+}
+
+func (c *Config) validateHealth(bad func(format string, args ...any)) {
+	h := &c.Passive
+	if h.Eject > h.MaxEject {
+		bad("health.passive.eject: %v is more than health.passive.max_eject, %v", h.Eject, h.MaxEject)
+	}
+	if h.Breaker.Calls < 1 {
+		bad("health.breaker.calls: must be at least 1, not %d", h.Breaker.Calls)
 	}
 }
 
