@@ -154,16 +154,13 @@ func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
 		r.rescue(c, f)
 		f.Release()
 	}
-	keys := r.pending.Collect(nil, func(_ rewrite.Key, conn uint64, _ *exchange) bool { return conn == c.ID })
+	// What still waits is none of these and none of unsent: whoever was about to send it is told that it cannot.
+	keys := r.pending.Collect(nil, func(_ rewrite.Key, conn uint64, x *exchange) bool { return conn == c.ID && !x.waits() })
 	inOrder(keys)
 	for _, k := range keys {
-		if x, ok := r.pending.Remove(k); ok {
-			sent := x.drop()
-			if r.retry(x, x.req, sent, &c.Flusher) {
-				continue
-			}
+		if x, ok := r.pending.Remove(k); ok && !r.retry(x, x.req, true, &c.Flusher) {
 			f := rewrite.NewFault(rewrite.ReasonUpstreamLost)
-			f.Sent = sent
+			f.Sent = true
 			r.fail(x, f, &c.Flusher)
 		}
 	}

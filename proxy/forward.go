@@ -260,6 +260,7 @@ func (r *Router) dispatch(x *exchange, key rewrite.Key, f *wire.Frame, conn *ups
 // endAttempt makes x ready for another attempt, under another wire id: this one was not written.
 func (r *Router) endAttempt(x *exchange) {
 	x.again()
+	x.conn = nil // has been released
 	if x.started != nil {
 		r.hooks.CallEnd(x.started, &CallEnd{Fault: rewrite.NewFault(rewrite.ReasonUpstreamLost)})
 		x.started = nil
