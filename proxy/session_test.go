@@ -289,9 +289,7 @@ func TestSessionEndsWithCode(t *testing.T) {
 			w := newWorld(t, nil)
 			up := w.upstream()
 			near, far := wire.Pipe(100)
-			w.listener.enter()
-			w.listener.start(&faulty{Conn: near, err: err}, handshake())
-			w.listener.running.Done()
+			w.start(&faulty{Conn: near, err: err})
 			a := &peer{Conn: far, t: t}
 			a.send(call(1, "m"))
 			a.wantGoodbye(want.code)

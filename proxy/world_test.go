@@ -130,13 +130,20 @@ func (w *world) upstream() *peer {
 func (w *world) client() *peer {
 	w.t.Helper()
 	near, far := wire.Pipe(w.cfg.clientRoom)
+	w.start(near)
+	w.t.Cleanup(func() { _ = far.Close() })
+	return &peer{Conn: far, t: w.t}
+}
+
+// start makes a connection a session.
+func (w *world) start(near wire.Conn) {
+	w.t.Helper()
 	if !w.listener.enter() {
-		w.t.Fatal("the listener takes no sessions")
+		w.t.Error("the listener takes no sessions")
+		return
 	}
 	w.listener.start(near, handshake())
 	w.listener.running.Done()
-	w.t.Cleanup(func() { _ = far.Close() })
-	return &peer{Conn: far, t: w.t}
 }
 
 // wantClosed waits for the end of a session.
