@@ -39,6 +39,9 @@ func DialWebSocket(ctx context.Context, url string, header http.Header, tlsConfi
 	unwatch := func() bool { return true }
 	d := websocket.Dialer{
 		NetDialContext: func(dialing context.Context, network, addr string) (net.Conn, error) {
+			if cfg.Address != "" {
+				addr = cfg.Address
+			}
 			c, err := (&net.Dialer{}).DialContext(dialing, network, addr)
 			if err != nil {
 				return nil, err

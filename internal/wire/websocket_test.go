@@ -410,3 +410,23 @@ func TestAcceptRefuses(t *testing.T) {
 		t.Error("accepted through a plain listener")
 	}
 }
+
+// TestDialsAddress dials an address under the name of a URL that nobody could look up, as discovery by DNS does.
+func TestDialsAddress(t *testing.T) {
+	hosts := make(chan string, 1)
+	h := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hosts <- r.Host }))
+	defer h.Close()
+	cfg := testConfig
+	cfg.Address = strings.TrimPrefix(h.URL, "http://")
+	if _, err := DialWebSocket(t.Context(), "ws://node.invalid:1234/", nil, nil, cfg); err == nil {
+		t.Error("a handshake answered with 200 made a connection")
+	}
+	select {
+	case host := <-hosts:
+		if host != "node.invalid:1234" {
+			t.Errorf("the server was asked as %q", host)
+		}
+	default:
+		t.Error("the address was not dialed")
+	}
+}
