@@ -14,6 +14,7 @@ type Config struct {
 	Message     int           // bytes of one message from a client
 	InFlight    int           // calls of one session that may wait at a time
 	DrainTime   time.Duration // for calls in flight at shutdown
+	Backoff     time.Duration // longest wait before connecting to the upstream again; the first is a tenth
 
 	// Down says that the upstream cannot be reached: Start then does not wait for it.
 	Down bool
@@ -50,6 +51,9 @@ func (c Config) yaml() string {
 	}
 	if c.CallTimeout > 0 {
 		line("    timeouts: { request: %s }", c.CallTimeout)
+	}
+	if c.Backoff > 0 {
+		line("    backoff: { min: %s, max: %s }", c.Backoff/10, c.Backoff)
 	}
 	return y.String()
 }

@@ -31,7 +31,7 @@ func TestConservation(t *testing.T) {
 				Seed: 1, MaxDelay: 5 * time.Millisecond, LateBy: 2500 * time.Millisecond,
 				Doubled: 0.02, Forged: 0.05, Missing: 0.002, Late: 0.002, Cut: 0.0005,
 			}})
-			c := blackbox.Config{Upstream: b.WS(), Connections: 4, CallTimeout: 2 * time.Second}
+			c := blackbox.Config{Upstream: b.WS(), Connections: 4, CallTimeout: 2 * time.Second, Backoff: 50 * time.Millisecond}
 			if over.up == "http" {
 				c.Upstream, c.Connections = b.HTTP(), 64
 			}

@@ -37,15 +37,29 @@ type Proxy struct {
 // by SIGTERM, or that reports a data race or a panic, fails the test.
 func Start(tb testing.TB, c Config) *Proxy {
 	tb.Helper()
-	file := filepath.Join(tb.TempDir(), "idmux.yaml")
-	if err := os.WriteFile(file, []byte(c.yaml()), 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	p := Run(tb, "serve", "--config", file)
+	p := serve(tb, c.yaml())
 	if !c.Down {
 		p.AwaitReady(tb, http.StatusOK)
 	}
 	return p
+}
+
+// StartFile is Start with the text of a configuration file, for what Config has no field for. It has to let idmux listen
+// and have an admin port, both on addresses of the loopback interface.
+func StartFile(tb testing.TB, yaml string) *Proxy {
+	tb.Helper()
+	p := serve(tb, yaml)
+	p.AwaitReady(tb, http.StatusOK)
+	return p
+}
+
+func serve(tb testing.TB, yaml string) *Proxy {
+	tb.Helper()
+	file := filepath.Join(tb.TempDir(), "idmux.yaml")
+	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return Run(tb, "serve", "--config", file)
 }
 
 // Run runs idmux with arguments that make it listen, until the test ends, and waits until it has said where.
