@@ -78,12 +78,12 @@ func conserve(t *testing.T, seed uint64) {
 	if answered+abandoned != calls*len(crowd) {
 		t.Errorf("%d calls, %d answered, %d abandoned", calls*len(crowd), answered, abandoned)
 	}
-	if answered < calls*len(crowd)/2 {
-		t.Errorf("only %d calls of %d were answered", answered, calls*len(crowd))
-	}
 	w.listener.leave()
 	w.listener.sessionsEnd()
 	got := w.router.Stats()
+	if got.Responses < uint64(len(crowd)) {
+		t.Errorf("only %d calls of %d were answered by the upstream", got.Responses, calls*len(crowd))
+	}
 	ended := got.Responses
 	for _, why := range []rewrite.Reason{
 		rewrite.ReasonTimeout, rewrite.ReasonUpstreamLost, rewrite.ReasonClientGone, rewrite.ReasonNoUpstream,
@@ -134,6 +134,7 @@ func (c *chaosConn) write(m string) {
 
 func (m *chaos) run() {
 	m.done, m.seen = make(chan struct{}), make(map[string]bool)
+	m.ended.Go(func() { m.operate(rand.New(rand.NewPCG(m.seed, 1<<16))) })
 	m.ended.Go(func() {
 		for n := uint64(1); ; n++ {
 			select {
@@ -148,6 +149,25 @@ func (m *chaos) run() {
 			}
 		}
 	})
+}
+
+// operate pauses the upstream now and then, or has its connections replaced, as an operator may.
+func (m *chaos) operate(dice *rand.Rand) {
+	for {
+		select {
+		case <-time.After(time.Duration(dice.IntN(1000)) * time.Millisecond):
+		case <-m.done:
+			return
+		}
+		switch dice.IntN(3) {
+		case 0:
+			m.w.pool.Reconnect()
+		case 1:
+			m.w.pool.Pause()
+			time.Sleep(time.Duration(dice.IntN(200)) * time.Millisecond)
+			m.w.pool.Resume()
+		}
+	}
 }
 
 // stop ends every connection and waits for all that was still to be sent.
@@ -206,7 +226,7 @@ func (m *chaos) once(method, params string) {
 func (m *chaos) answer(c *chaosConn, dice *rand.Rand, id, params string) {
 	message := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, params)
 	lie := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":"a lie"}`, id)
-	strangers := []string{`"never"`, `"test.zz-1"`, "2147483647", "null", `"` + strings.Trim(id, `"`) + `0"`, "[]"}
+	strangers := []string{`"never"`, `"test.zz-1"`, "2147483647", "null", `"` + strings.Trim(id, `"`) + `_"`, "[]"}
 	var lines []string
 	to := c
 	switch dice.IntN(40) {
@@ -299,10 +319,14 @@ func (a *asker) visit(far wire.Conn) {
 			}
 			a.ask(far)
 		}
+		faulted := a.faulted
 		if err := a.hear(far); err != nil {
 			a.w.t.Errorf("client %d: %d calls in flight: %v", a.name, len(a.flying), err)
 			a.left = 0
 			return
+		}
+		if a.faulted > faulted {
+			time.Sleep(time.Duration(a.dice.IntN(100)) * time.Millisecond) // or it has made all its calls before an upstream is back
 		}
 		if a.dice.IntN(30) == 0 {
 			time.Sleep(time.Duration(a.dice.IntN(500)) * time.Millisecond)
