@@ -347,7 +347,8 @@ func (s *Sender) takeTurnsLocked() bool {
 	}
 	s.queue = s.queue[:0]
 	s.held.Store(true) // before the window is looked at, so that a credit given meanwhile is seen by one of us
-	for !s.paused && s.backlog.Len() > 0 && (s.cfg.Window == 0 || s.open.Load() < int64(s.cfg.Window)) {
+	// Behind a goodbye nothing may be written: what waits then is given back by Stop.
+	for !s.last && !s.paused && s.backlog.Len() > 0 && (s.cfg.Window == 0 || s.open.Load() < int64(s.cfg.Window)) {
 		f := s.backlog.Pop()
 		if f.Owner != nil && s.cfg.Window > 0 {
 			s.open.Add(1)
