@@ -82,8 +82,8 @@ func (c *client) pick(t *Target, method []byte, avoid *upstream.Endpoint) *upstr
 }
 
 // lease makes sure that a client of an upstream in session mode has its connection. It may wait for the dialing, so only
-// the client's own goroutine may call it.
-func (c *client) lease(t *Target) rewrite.Reason {
+// the client's own goroutine may call it; what is in fl is flushed before, since others may rely on it.
+func (c *client) lease(t *Target, fl *wire.Flusher) rewrite.Reason {
 	if !t.pool.SessionMode() {
 		return ""
 	}
@@ -94,6 +94,7 @@ func (c *client) lease(t *Target) rewrite.Reason {
 		}
 		p.give()
 	}
+	fl.Flush()
 	conn, err := t.pool.Lease()
 	switch {
 	case errors.Is(err, wire.ErrFull):

@@ -119,7 +119,7 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 		x.deadline = r.now.Load() + int64(t.timeout(in, e))
 	}
 	x.queueBy = r.now.Load() + int64(t.pool.PendingWait())
-	why := in.client.lease(t)
+	why := in.client.lease(t, in.flusher)
 	if why == "" {
 		why = r.start(in, e, x)
 	}
@@ -275,7 +275,7 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 		r.drop(DropDenied, in.client.info.Prefix, in.frame)
 		return
 	}
-	if in.client.lease(t) == "" {
+	if in.client.lease(t, in.flusher) == "" {
 		for range tries {
 			conn := in.client.pick(t, nil, nil)
 			if conn == nil {

@@ -314,6 +314,19 @@ func goroutines() int {
 	return strings.Count(string(buf[:runtime.Stack(buf, true)]), ", synctest bubble ")
 }
 
+// A session that waits for a connection of its own must not hold up what others, or its client, rely on it to flush.
+func TestWaitingForALeaseHoldsNothingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *settings) { s.upstream.Sessions, s.dialing = 10, time.Second })
+		a := w.client()
+		a.send(`{`, call(1, "m"))
+		a.want(refusal(rewrite.CodeParse, "Parse error", "parse_error"))
+		time.Sleep(time.Second)
+		w.upstream().answer("x")
+		a.want(result(1, "x"))
+	})
+}
+
 // Sessions cost no goroutine but their reader's, and leave none behind.
 func TestGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

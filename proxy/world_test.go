@@ -27,7 +27,8 @@ type settings struct {
 	upstream upstream.Config
 	hooks    Hooks
 
-	clientRoom, upstreamRoom int // frames that a pipe holds for who does not read
+	clientRoom, upstreamRoom int           // frames that a pipe holds for who does not read
+	dialing                  time.Duration // how long it takes to connect to the upstream
 }
 
 func defaultSettings() *settings {
@@ -103,7 +104,12 @@ func (w *world) run() {
 	synctest.Wait()
 }
 
-func (w *world) dial(context.Context) (wire.Conn, error) {
+func (w *world) dial(ctx context.Context) (wire.Conn, error) {
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-time.After(w.cfg.dialing):
+	}
 	if w.refuse.Load() {
 		return nil, errors.New("refused")
 	}
