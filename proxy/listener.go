@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,9 +24,12 @@ type Listener struct {
 	routes *routes
 	server *http.Server
 
-	open    atomic.Int64  // TCP connections
-	refused atomic.Uint64 // TCP connections over the limit
-	running sync.WaitGroup
+	open    atomic.Int64   // TCP connections
+	refused atomic.Uint64  // TCP connections over the limit
+	running sync.WaitGroup // what Serve waits for, each session among it
+	lanes   lanes
+	readers []*pollReader // set by Serve before it accepts
+	turn    atomic.Uint32 // of readers
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
@@ -42,6 +46,7 @@ func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listene
 		return nil, err
 	}
 	l := &Listener{cfg: cfg, router: router, routes: rt, sessions: make(map[*Session]struct{})}
+	l.lanes.cfg = &l.cfg
 	l.server = &http.Server{
 		Handler:           l,
 		ReadHeaderTimeout: cfg.HeaderTimeout,
@@ -56,6 +61,8 @@ func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listene
 // Serve accepts connections from ln until ctx ends, and returns when every session has ended. When ctx ends, sessions
 // are closed with 1001 (going away); calls in flight should have been drained before.
 func (l *Listener) Serve(ctx context.Context, ln net.Listener) error {
+	stopPolling := l.poll(ctx)
+	defer stopPolling() // when every session has ended
 	keeping, stop := context.WithCancel(ctx)
 	l.running.Go(func() { l.keep(keeping) })
 	served := make(chan error, 1)
@@ -81,6 +88,29 @@ func (l *Listener) Serve(ctx context.Context, ln net.Listener) error {
 		return nil
 	}
 	return err
+}
+
+// poll starts what reads for the sessions, and returns what stops it. Sessions that must wait for a connection of their
+// own have a goroutine each instead.
+func (l *Listener) poll(ctx context.Context) (stop func()) {
+	for _, t := range l.routes.targets {
+		if t.pool.SessionMode() {
+			return func() {}
+		}
+	}
+	l.readers = newPollReaders(&l.cfg, max(1, runtime.GOMAXPROCS(0)/2))
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var group sync.WaitGroup
+	for _, r := range l.readers {
+		group.Go(func() { r.poller.Run(ctx) })
+	}
+	return func() {
+		cancel()
+		group.Wait()
+		for _, r := range l.readers {
+			_ = r.poller.Close() // its descriptors are of no more use
+		}
+	}
 }
 
 // leave ends all sessions. http.Server knows nothing of connections that were upgraded.
@@ -215,22 +245,29 @@ func (l *Listener) start(conn wire.Conn, r *http.Request) {
 	if leaving {
 		s.end(CloseDrain, wire.CodeGoingAway)
 	}
-	l.running.Go(func() { l.serveSession(s) })
+	if h := l.router.hooks.SessionOpened; h != nil {
+		h(&s.info)
+	}
+	l.running.Add(1)
+	if len(l.readers) > 0 && s.pollBy(l, l.readers[int(l.turn.Add(1))%len(l.readers)]) {
+		return
+	}
+	go func() {
+		why, err := s.run()
+		l.closed(s, why, err)
+	}()
 }
 
-func (l *Listener) serveSession(s *Session) {
-	h := &l.router.hooks
-	if h.SessionOpened != nil {
-		h.SessionOpened(&s.info)
-	}
-	why, err := s.run()
+// closed forgets a session that has ended.
+func (l *Listener) closed(s *Session, why CloseReason, err error) {
 	l.mu.Lock()
 	delete(l.sessions, s)
 	l.mu.Unlock()
 	l.router.closes.add(why)
-	if h.SessionClosed != nil {
-		h.SessionClosed(&s.info, why, err)
+	if h := l.router.hooks.SessionClosed; h != nil {
+		h(&s.info, why, err)
 	}
+	l.running.Done()
 }
 
 // Sessions is the number of WebSocket clients.

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/idmux/idmux/internal/wire"
-	"github.com/idmux/idmux/rewrite"
 )
 
 // closeGrace is how long a client gets to read a goodbye and answer it.
@@ -26,9 +25,11 @@ type Session struct {
 	sender *wire.Sender
 	place  place
 
-	// Owned by run.
-	parser  rewrite.Parser
-	flusher wire.Flusher
+	// Set at creation where a poller reads, else nil.
+	listener *Listener
+	reader   *pollReader
+	polled   wire.Polled
+	onPoller atomic.Bool // the poller reads; otherwise a goroutine of the session's does
 
 	// Safe for concurrent use.
 	reads atomic.Uint64 // counts waits for the client and what ends them: odd while the reader is busy
@@ -46,33 +47,35 @@ func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *
 		place:  l.routes.at(r),
 		router: l.router, cfg: &l.cfg, conn: conn,
 		sender: wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16}),
-		parser: rewrite.Parser{Limits: l.cfg.limits()},
 	}
 	s.pins = newPins(l.routes, &s.info, r.Header)
-	s.flusher.Yield = true
 	return s
 }
 
-// run serves the client until its connection ends and returns when nothing of the session runs any more.
+// run serves the client on the caller's goroutine until its connection ends, and returns when nothing of the session
+// runs any more.
 func (s *Session) run() (CloseReason, error) {
+	ln := newLane(s.cfg, true)
 	s.conn.Listen(wire.Events{
-		Idle: s.dry,
+		Idle: func() { s.throttle(ln) },
 		Ping: s.pong,
 	})
-	err := s.readLoop()
-	s.flusher.Flush()
+	err := s.readLoop(ln)
+	ln.flusher.Flush()
+	return s.close(err), err
+}
+
+// close ends a session that nobody reads any more, because of err.
+func (s *Session) close(err error) CloseReason {
 	s.farewell(err)
 	_ = s.conn.Close() // the reason is in err
 	wire.Release(s.sender.Stop())
 	s.router.abandon(&s.client)
 	s.release()
-	return *s.why.Load(), err
+	return *s.why.Load()
 }
 
-func (s *Session) readLoop() error {
-	in := inbound{
-		client: &s.client, place: &s.place, to: s, parser: &s.parser, flusher: &s.flusher, limit: s.cfg.BatchReply,
-	}
+func (s *Session) readLoop(ln *lane) error {
 	for {
 		frame, err := s.conn.ReadFrame()
 		if err != nil {
@@ -81,23 +84,18 @@ func (s *Session) readLoop() error {
 		if n := s.reads.Load(); n&1 == 0 {
 			s.reads.Store(n + 1)
 		}
-		if s.why.Load() != nil {
-			continue // its end has begun, and no answer would reach it
-		}
-		in.frame = frame
-		if _, fault := s.router.forward(&in); fault.Reason == rewrite.ReasonInvalidUTF8 {
-			s.end(CloseNotUTF8, wire.CodeNotUTF8) // RFC 6455 section 8.1; the error has gone before
-			return errNotUTF8
+		if err := ln.handle(s, frame); err != nil {
+			return err
 		}
 	}
 }
 
 var errNotUTF8 = errors.New("proxy: text message is not UTF-8")
 
-// dry is called before each wait for the client, and so at least once for each read. It stops reading while much waits
-// to be taken, so that a client that asks faster than it reads is slowed down before it has to be evicted.
-func (s *Session) dry() {
-	s.flusher.Flush()
+// throttle is called before each wait for the client, and so at least once for each read. It stops reading while much
+// waits to be taken, so that a client that asks faster than it reads is slowed down before it has to be evicted.
+func (s *Session) throttle(ln *lane) {
+	ln.flusher.Flush()
 	if soft := s.cfg.SendQueue / 4; s.sender.Queued() > soft {
 		s.reads.Store(s.reads.Load() | 1)
 		s.sender.WaitBelow(soft)
@@ -142,6 +140,9 @@ func (s *Session) end(why CloseReason, code int) {
 			s.sender.Flush()
 		}
 		_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only on a closed connection
+		if s.reader != nil {
+			s.reader.poller.Kick(s)
+		}
 	})
 }
 
@@ -151,6 +152,9 @@ func (s *Session) evict(why CloseReason, code int) {
 		s.why.Store(&why)
 		s.sender.Discard(&wire.Frame{Op: wire.Close, Code: code, B: []byte(why)})
 		_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only on a closed connection
+		if s.reader != nil {
+			s.reader.poller.Kick(s)
+		}
 	})
 }
 

@@ -71,6 +71,7 @@ type link interface {
 	credit(n int, fl *wire.Flusher)
 	pause(on bool)
 	waiting() int
+	crowded(flow uint64) bool
 	abort()
 }
 
@@ -170,6 +171,9 @@ func (c *Conn) heard() {
 
 // InFlight is the number of exchanges acquired and not released.
 func (c *Conn) InFlight() int { return int(c.inFlight.Load()) }
+
+// Crowded reports whether Send may soon have to wait, for any flow or for this one.
+func (c *Conn) Crowded(flow uint64) bool { return c.link.crowded(flow) }
 
 // Waiting is the number of calls that wait for the connection's window.
 func (c *Conn) Waiting() int { return c.link.waiting() }

@@ -193,6 +193,12 @@ func (e *exchanger) waiting() int {
 	return e.queue.Len()
 }
 
+func (e *exchanger) crowded(uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.bytes > e.cfg.Queue/2
+}
+
 func (e *exchanger) abort() { e.transport.CloseIdleConnections() }
 
 func (e *exchanger) fullLocked(f *wire.Frame) bool {

@@ -71,6 +71,8 @@ func (s *stream) pause(on bool) {
 
 func (s *stream) waiting() int { return s.sender.Waiting() }
 
+func (s *stream) crowded(flow uint64) bool { return s.sender.Crowded(flow) }
+
 func (s *stream) abort() {
 	s.mute.Store(true)
 	_ = s.conn.Close() // the reader reports the end

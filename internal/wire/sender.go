@@ -206,6 +206,13 @@ func (s *Sender) Waiting() int {
 	return s.backlog.Len()
 }
 
+// Crowded reports whether the queue is half full, or what a flow has in it: soon, EnqueueWait may wait.
+func (s *Sender) Crowded(flow uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.bytes > s.cfg.Limit/2 || s.cfg.Share > 0 && s.backlog.Bytes(flow) > s.cfg.Share/2
+}
+
 // Queued is the number of bytes that wait to be taken by the peer.
 func (s *Sender) Queued() int {
 	s.mu.Lock()

@@ -27,6 +27,8 @@ type Socket struct {
 	large  bool // read in large chunks
 	idle   func()
 	onRead func(fd uintptr) bool
+	onFill func(fd uintptr) bool
+	fed    polled
 	into   []byte
 	n      int
 	err    error
@@ -49,7 +51,7 @@ func NewSocket(c net.Conn, writeTimeout time.Duration) *Socket {
 			s.raw = raw
 		}
 	}
-	s.onRead, s.onWrite = s.readOnce, s.writeOnce // made once: a closure for each call would be an allocation
+	s.onRead, s.onWrite, s.onFill = s.readOnce, s.writeOnce, s.fill // made once: a closure for each call would be an allocation
 	return s
 }
 
@@ -62,6 +64,9 @@ func (s *Socket) Cork() {
 
 // Read implements net.Conn.
 func (s *Socket) Read(p []byte) (int, error) {
+	if s.fed.on {
+		return s.readFed(p)
+	}
 	if s.in != nil {
 		n := copy(p, s.in.b[s.off:])
 		s.off += n
@@ -77,6 +82,17 @@ func (s *Socket) Read(p []byte) (int, error) {
 	n, err := s.readSome(p)
 	s.failed = s.failed || err != nil
 	return n, err
+}
+
+// unread puts bytes back that were read before.
+func (s *Socket) unread(early []byte) {
+	b := getBuffer()
+	b.b = append(b.b, early...)
+	if s.in != nil {
+		b.b = append(b.b, s.in.b[s.off:]...)
+		putBuffer(s.in)
+	}
+	s.in, s.off = b, 0
 }
 
 // readSome waits for bytes of the peer's.

@@ -26,6 +26,7 @@ type WSConfig struct {
 
 // webSocket is a Conn over gorilla/websocket over a Socket.
 type webSocket struct {
+	plain bool // nothing between the library and the Socket
 	ws    *websocket.Conn
 	sock  *Socket
 	limit int
@@ -79,11 +80,14 @@ func AcceptWebSocket(w http.ResponseWriter, r *http.Request, cfg WSConfig) (Conn
 		WriteBufferSize:  512, // answers up to this size are written without an allocation
 		CheckOrigin:      func(*http.Request) bool { return true },
 	}
-	ws, err := u.Upgrade(&hijacker{ResponseWriter: w, sock: &sock}, r, nil)
+	h := &hijacker{ResponseWriter: w, sock: &sock}
+	ws, err := u.Upgrade(h, r, nil)
 	if err != nil {
 		return nil, err
 	}
-	return newWebSocket(ws, sock, cfg.ReadLimit), nil
+	c := newWebSocket(ws, sock, cfg.ReadLimit)
+	c.plain = h.plain
+	return c, nil
 }
 
 func newWebSocket(ws *websocket.Conn, sock *Socket, limit int) *webSocket {
@@ -109,7 +113,8 @@ func newWebSocket(ws *websocket.Conn, sock *Socket, limit int) *webSocket {
 // send its first frame together with the handshake, which the library refuses.
 type hijacker struct {
 	http.ResponseWriter
-	sock **Socket
+	sock  **Socket
+	plain bool
 }
 
 func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
@@ -125,8 +130,12 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	if !ok {
 		return nil, nil, errors.Join(errors.New("wire: the listener does not wrap its connections"), c.Close())
 	}
+	h.plain = c == net.Conn(sock)
 	*h.sock = sock
-	if n := rw.Reader.Buffered(); n > 0 {
+	if n := rw.Reader.Buffered(); n > 0 && c == net.Conn(sock) {
+		early, _ := rw.Reader.Peek(n)
+		sock.unread(early)
+	} else if n > 0 {
 		early, _ := rw.Reader.Peek(n)
 		c = &glued{Conn: c, r: io.MultiReader(bytes.NewReader(bytes.Clone(early)), c)}
 	}
