@@ -68,6 +68,31 @@ func freeAddress(t *testing.T) string {
 	return ln.Addr().String()
 }
 
+// TestSlowCall leaves one client's call unanswered: nobody else waits for it, whatever the transport to the upstream.
+func TestSlowCall(t *testing.T) {
+	for _, over := range []string{"ws", "http"} {
+		t.Run(over, func(t *testing.T) {
+			b := testbackend.Start(t)
+			c := blackbox.Config{Upstream: b.WS(), Connections: 1}
+			if over == "http" {
+				c = blackbox.Config{Upstream: b.HTTP()} // one exchange at a time on each connection
+			}
+			p := blackbox.Start(t, c)
+			slow, other := cases.Dial(t, cases.WS, p.WS), cases.Dial(t, cases.WS, p.WS)
+			slow.Send(t, []byte(silent))
+			held := b.AwaitCall(t, 0, "silent")
+			for _, client := range []cases.Client{other, slow} { // the same client has other calls, too
+				client.Send(t, []byte(`{"jsonrpc":"2.0","id":2,"method":"echo"}`))
+				want(t, client, `{"jsonrpc":"2.0","id":2,"result":null}`)
+			}
+			if err := b.Answer(held, `{"jsonrpc":"2.0","id":$ID,"result":"at last"}`); err != nil {
+				t.Fatal(err)
+			}
+			want(t, slow, `{"jsonrpc":"2.0","id":1,"result":"at last"}`)
+		})
+	}
+}
+
 // TestUpstreamLost cuts the upstream connections: who waits is told at once, and idmux connects again.
 func TestUpstreamLost(t *testing.T) {
 	b := testbackend.Start(t)
