@@ -7,11 +7,22 @@ const quantum = 1 << 10
 // 4.2.2 describes the method). However many frames one flow has waiting, another's next frame waits for one turn of each
 // flow at most. Frames of one flow stay in order. It is not safe for concurrent use.
 type FairQueue struct {
-	flows map[uint64]*flow
-	turn  *flow // whose turn it is; the flows with frames form a ring
-	size  int
-	spare *flow // an emptied flow, for the next one
+	flows  map[uint64]*flow
+	turn   *flow // whose turn it is; the flows with frames form a ring
+	size   int
+	most   int   // flows at a time, since there were none
+	spare  *flow // emptied flows for the next ones, chained by next
+	spares int
 }
+
+// An emptied flow is kept for the next one, with room for some frames, but not more than serve a busy connection: a crowd
+// that came once leaves little behind.
+const (
+	maxSpares    = 64
+	maxSpareRoom = 64   // frames
+	worthReclaim = 64   // places of frames that have left
+	maxIndex     = 1024 // flows that the index of an empty queue has room for
+)
 
 // flow is the frames of one session.
 type flow struct {
@@ -41,6 +52,7 @@ func (q *FairQueue) Push(f *Frame) {
 	if l == nil {
 		l = q.join(f.Flow)
 	}
+	l.reclaim()
 	l.frames = append(l.frames, f)
 	l.bytes += cost(f)
 	q.size++
@@ -58,13 +70,14 @@ func (q *FairQueue) Pop() *Frame {
 			l.fresh = false
 		}
 		f := l.frames[l.head]
-		if c := cost(f); c > l.deficit && l.next != l {
+		c := cost(f)
+		if c > l.deficit && l.next != l {
 			q.turn = l.next
 			q.turn.fresh = true
 			continue
 		}
-		l.deficit -= cost(f)
-		l.bytes -= cost(f)
+		l.deficit = max(l.deficit-c, 0) // who is alone owes nothing for it to those who come later
+		l.bytes -= c
 		l.frames[l.head] = nil
 		l.head++
 		q.size--
@@ -75,18 +88,59 @@ func (q *FairQueue) Pop() *Frame {
 	}
 }
 
+// Sweep drops and releases the frames that unwanted reports true for.
+func (q *FairQueue) Sweep(unwanted func(*Frame) bool) {
+	first := q.turn
+	for range len(q.flows) {
+		l := q.turn
+		q.turn = l.next // after all of them it is the turn of the same flow again
+		kept := l.frames[:0]
+		for _, f := range l.frames[l.head:] {
+			if !unwanted(f) {
+				kept = append(kept, f)
+				continue
+			}
+			l.bytes -= cost(f)
+			q.size--
+			f.Release()
+		}
+		clear(l.frames[len(kept):])
+		l.frames, l.head = kept, 0
+		if len(kept) == 0 {
+			q.leave(l)
+		}
+	}
+	if q.turn != first && q.turn != nil {
+		q.turn.fresh = true
+	}
+}
+
+// reclaim moves the frames to the front when most places before them are empty: a flow that always has one frame waiting
+// would otherwise grow for ever.
+func (l *flow) reclaim() {
+	if l.head < worthReclaim || l.head < len(l.frames)/2 {
+		return
+	}
+	n := copy(l.frames, l.frames[l.head:])
+	clear(l.frames[n:])
+	l.frames, l.head = l.frames[:n], 0
+}
+
 // join makes a flow and puts it where its turn comes last.
 func (q *FairQueue) join(id uint64) *flow {
 	l := q.spare
-	q.spare = nil
 	if l == nil {
 		l = new(flow)
+	} else {
+		q.spare, l.next = l.next, nil
+		q.spares--
 	}
 	l.id, l.fresh = id, true
 	if q.flows == nil {
 		q.flows = make(map[uint64]*flow)
 	}
 	q.flows[id] = l
+	q.most = max(q.most, len(q.flows))
 	if q.turn == nil {
 		l.next, l.prev = l, l
 		q.turn = l
@@ -102,6 +156,9 @@ func (q *FairQueue) leave(l *flow) {
 	delete(q.flows, l.id)
 	if l.next == l {
 		q.turn = nil
+		if q.most > maxIndex {
+			q.flows, q.most = nil, 0 // a map keeps the room that it once had
+		}
 	} else {
 		l.prev.next, l.next.prev = l.next, l.prev
 		if q.turn == l {
@@ -109,10 +166,14 @@ func (q *FairQueue) leave(l *flow) {
 			q.turn.fresh = true
 		}
 	}
+	if q.spares == maxSpares {
+		return
+	}
 	frames := l.frames[:0]
-	if cap(frames) > 64 {
+	if cap(frames) > maxSpareRoom {
 		frames = nil
 	}
-	*l = flow{frames: frames}
+	*l = flow{frames: frames, next: q.spare}
 	q.spare = l
+	q.spares++
 }
