@@ -19,6 +19,7 @@ type exchange struct {
 	target   *Target
 	key      rewrite.Key    // of the attempt under way
 	conn     *upstream.Conn // nil while parked
+	came     uint64         // conn.Came when the attempt began
 	deadline int64          // by Router.now
 	queueBy  int64          // by Router.now: until then it must be written, or it is refused; 0: no bound
 	hedgeAt  int64          // by Router.now: when a second attempt may be made; 0: never

@@ -231,7 +231,7 @@ func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstr
 // is not the caller's any more.
 func (r *Router) dispatch(x *exchange, key rewrite.Key, f *wire.Frame, conn *upstream.Conn, wait bool, fl *wire.Flusher) error {
 	f.Owner, f.Ticket, f.Key, f.Flow = x, x.ticket(), k2w(key), x.client.info.Session
-	x.conn, x.key = conn, key
+	x.conn, x.key, x.came = conn, key, conn.Came()
 	conn.Acquire()
 	// Number-style counters start over after 2^31-1, and a call from before may still be pending.
 	if !r.pending.TryPut(key, conn.ID, x) {

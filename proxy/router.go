@@ -164,13 +164,13 @@ func (x *exchange) why(now int64) rewrite.Reason {
 func (r *Router) abort(k rewrite.Key, x *exchange, why rewrite.Reason, fl *wire.Flusher) {
 	f := rewrite.NewFault(why)
 	f.Sent = x.drop()
-	conn := x.conn
+	conn, came := x.conn, x.came
 	if conn != nil {
 		conn.Cancel(k2w(k))
 	}
 	r.fail(x, f, fl)
 	if conn != nil && f.Sent && why == rewrite.ReasonTimeout {
-		conn.TimedOut()
+		conn.TimedOut(came)
 	}
 }
 

@@ -54,7 +54,8 @@ type Conn struct {
 	link     link
 	lost     atomic.Bool
 	inFlight atomic.Int64
-	silent   atomic.Int32 // calls that timed out since something came
+	came     atomic.Uint64 // frames, or answers of HTTP exchanges
+	silent   atomic.Int32  // calls during which nothing came, since something came
 
 	once    sync.Once
 	retired chan struct{} // closed by Retire
@@ -72,7 +73,8 @@ type link interface {
 	pause(on bool)
 	waiting() int
 	crowded(flow uint64) bool
-	abort()
+	refresh() // replaces what is idle
+	abort()   // gives up a mute peer
 }
 
 var connIDs atomic.Uint64
@@ -153,17 +155,26 @@ func (c *Conn) Release(sent bool, fl *wire.Flusher) {
 	}
 }
 
-// TimedOut tells that a call that was written got no answer in time. A connection on which that happens several times in
-// a row, with nothing else coming, is given up.
-func (c *Conn) TimedOut() {
+// Came counts what the connection has brought, for TimedOut.
+func (c *Conn) Came() uint64 { return c.came.Load() }
+
+// TimedOut tells that a call that was written got no answer in time; came is what Came said when it was sent. A connection
+// that brought nothing at all while it owed several calls an answer is given up. Calls that are slow beside others that are
+// answered say nothing: a batch of them ends in one instant, and would end everybody's connection.
+func (c *Conn) TimedOut(came uint64) {
 	c.End.Failed()
+	if came != c.came.Load() {
+		return
+	}
 	if n := c.Pool.cfg.Passive.Mute; n > 0 && int(c.silent.Add(1)) == n {
+		c.silent.Store(0) // an HTTP endpoint goes on, and may be mute again
 		c.link.abort()
 	}
 }
 
 // heard tells that something came.
 func (c *Conn) heard() {
+	c.came.Add(1)
 	if c.silent.Load() != 0 {
 		c.silent.Store(0)
 	}

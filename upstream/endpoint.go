@@ -221,7 +221,7 @@ func (e *Endpoint) retire() {
 		switch c := e.slots[i].Load(); {
 		case c == nil:
 		case e.dial == nil:
-			c.link.abort() // closes what is idle; exchanges end by themselves
+			c.link.refresh()
 		default:
 			c.Retire()
 		}

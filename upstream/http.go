@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -34,6 +36,7 @@ type exchanger struct {
 	bytes   int
 	paused  bool
 	workers int
+	busy    int // workers with a frame
 	closed  bool
 	running map[[2]uint64]context.CancelFunc
 	group   sync.WaitGroup
@@ -170,9 +173,9 @@ func (e *exchanger) pushLocked(f *wire.Frame) error {
 	return err
 }
 
-// hireLocked starts as many workers as there is work for.
+// hireLocked starts workers until one is free for each frame that waits, or there are as many as there may be.
 func (e *exchanger) hireLocked() {
-	for n := min(e.queue.Len(), e.cfg.Connections); e.workers < n && !e.paused; {
+	for e.workers < e.cfg.Connections && e.workers-e.busy < e.queue.Len() && !e.paused {
 		e.workers++
 		e.group.Go(e.work)
 	}
@@ -199,7 +202,19 @@ func (e *exchanger) crowded(uint64) bool {
 	return e.bytes > e.cfg.Queue/2
 }
 
-func (e *exchanger) abort() { e.transport.CloseIdleConnections() }
+// refresh closes the connections that are idle; exchanges end by themselves.
+func (e *exchanger) refresh() { e.transport.CloseIdleConnections() }
+
+// abort ends every exchange that runs, so that what is safe to do twice goes elsewhere and all else is told.
+func (e *exchanger) abort() {
+	e.mu.Lock()
+	running := slices.Collect(maps.Values(e.running))
+	e.mu.Unlock()
+	for _, stop := range running {
+		stop()
+	}
+	e.refresh()
+}
 
 func (e *exchanger) fullLocked(f *wire.Frame) bool {
 	return e.bytes > 0 && e.bytes+len(f.B) > e.cfg.Queue
@@ -217,24 +232,22 @@ func (e *exchanger) cancel(key [2]uint64) {
 }
 
 func (e *exchanger) work() {
-	for {
-		f := e.next()
-		if f == nil {
-			return
-		}
+	for f := e.next(0); f != nil; f = e.next(1) {
 		e.exchange(f)
 		f.Release()
 	}
 }
 
-// next takes the first frame of the queue; without one the worker has to end.
-func (e *exchanger) next() *wire.Frame {
+// next takes the first frame of the queue for a worker that is done with as many as said; without one it has to end.
+func (e *exchanger) next(done int) *wire.Frame {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.queue.Len() == 0 || e.closed || e.paused {
+	e.busy -= done
+	if e.queue.Len() == 0 || e.closed || e.paused || e.ctx.Err() != nil {
 		e.workers--
 		return nil
 	}
+	e.busy++
 	f := e.queue.Pop()
 	e.bytes -= len(f.B)
 	e.cond.Broadcast()
@@ -254,6 +267,7 @@ func (e *exchanger) exchange(f *wire.Frame) {
 	defer putBody(body)
 	a.Status, a.Header, a.Err = e.post(ctx, f, &sent, body)
 	if a.Err == nil {
+		e.conn.heard()
 		a.Body = body.Bytes()
 	} else {
 		a.Sent = sent.Load()

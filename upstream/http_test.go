@@ -94,6 +94,30 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// TestHTTPCallsDoNotWaitForEachOther starts call after call while none is answered, up to the pool's size.
+func TestHTTPCallsDoNotWaitForEachOther(t *testing.T) {
+	asked, answer := make(chan struct{}, 10), make(chan struct{})
+	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-answer
+		echo(w, r)
+	}))
+	defer h.Close()
+	cfg := httpConfig(h.URL)
+	p := startHTTP(t, cfg)
+	await(t, p.connected, "a connection")
+	for i := range cfg.Connections {
+		p.callAs(t, "call", [2]uint64{1, uint64(i)}, &claims{})
+		await(t, asked, "a request")
+	}
+	close(answer)
+	for range cfg.Connections {
+		if a := p.answer(t); a.err != nil {
+			t.Error(a.err)
+		}
+	}
+}
+
 func TestHTTPExchange(t *testing.T) {
 	seen := make(chan *http.Request, 1)
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

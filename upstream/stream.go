@@ -14,8 +14,8 @@ import (
 // closeGrace is how long a peer gets to answer a goodbye.
 const closeGrace = time.Second
 
-// errMute is the reason of a connection given up because its peer stopped answering pings.
-var errMute = errors.New("upstream: no answer to a ping")
+// errMute is the reason of a connection given up because its peer stopped answering pings, or calls.
+var errMute = errors.New("upstream: the peer is mute")
 
 // stream is the link of a Conn that carries frames both ways.
 type stream struct {
@@ -72,6 +72,8 @@ func (s *stream) pause(on bool) {
 func (s *stream) waiting() int { return s.sender.Waiting() }
 
 func (s *stream) crowded(flow uint64) bool { return s.sender.Crowded(flow) }
+
+func (s *stream) refresh() {} // a connection is retired as a whole
 
 func (s *stream) abort() {
 	s.mute.Store(true)
