@@ -67,7 +67,7 @@ func (c *CheckConfig) Validate() error {
 		bad("rise: must be at least 1, not %d", c.Rise)
 	}
 	if !isParams(c.Params) {
-		bad("params: must be a JSON array or object")
+		bad("params: must be an array or an object, as JSON-RPC has them")
 	}
 	if len(c.Expect) > 0 && !json.Valid(c.Expect) {
 		bad("expect: is not JSON")
@@ -99,7 +99,7 @@ func (c *HeightConfig) Validate() error {
 		errs = append(errs, fmt.Errorf("health.height.timeout: must be more than zero, not %v", c.Timeout))
 	}
 	if !isParams(c.Params) {
-		errs = append(errs, errors.New("health.height.params: must be a JSON array or object"))
+		errs = append(errs, errors.New("health.height.params: must be an array or an object, as JSON-RPC has them"))
 	}
 	return errors.Join(errs...)
 }

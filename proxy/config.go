@@ -191,7 +191,7 @@ func DefaultTarget(name string) TargetConfig {
 		Retry:  RetryConfig{Attempts: 3, Budget: 20, Burst: 1000},
 		Hedge:  HedgeConfig{Quantile: 95, MinDelay: 50 * time.Millisecond, Budget: 10},
 		Check:  CheckConfig{Interval: 10 * time.Second, Timeout: 2 * time.Second, Fall: 3, Rise: 2},
-		Height: HeightConfig{Interval: 5 * time.Second, Timeout: 2 * time.Second},
+		Height: HeightConfig{MaxLag: 3, Interval: 5 * time.Second, Timeout: 2 * time.Second},
 	}
 }
 

@@ -193,10 +193,11 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 		case err != nil:
 			bad("%s: %v", key, err)
 			continue
+		case e.URL == "":
+			bad("%s is missing", key)
+			continue
 		case u.Scheme == "demo":
-			if e.URL != "demo:" || len(c.Endpoints) > 0 || c.Resolve.By != "" {
-				bad("%s: the demo backend is demo: and nothing else, neither one of several nor found by DNS", key)
-			}
+			c.validateDemo(key, e.URL, bad)
 			continue
 		case u.Scheme != "ws" && u.Scheme != "wss" && !isHTTP(u):
 			bad("%s: scheme must be ws, wss, http, https or demo, not %q", key, u.Scheme)
@@ -224,6 +225,17 @@ func (c *Config) validateEndpoint(e EndpointConfig, i int, bad func(format strin
 	}
 	if e.Priority < 0 {
 		bad("endpoints[%d].priority: must not be negative", i)
+	}
+}
+
+func (c *Config) validateDemo(key, rawURL string, bad func(format string, args ...any)) {
+	switch {
+	case rawURL != "demo:":
+		bad("%s: must be demo: and nothing else, not %q", key, rawURL)
+	case key != "url":
+		bad("%s: the demo backend cannot be one of several", key)
+	case c.Resolve.By != "":
+		bad("resolve.by: the demo backend has no name to look up")
 	}
 }
 
