@@ -78,6 +78,12 @@ func (x *exchange) Claim(ticket uint32) bool {
 	return uint32(s>>2) == ticket && s&3 == queued && x.state.CompareAndSwap(s, s&^3|written)
 }
 
+// Wanted implements wire.Claimer.
+func (x *exchange) Wanted(ticket uint32) bool {
+	s := x.state.Load()
+	return uint32(s>>2) == ticket && s&3 == queued
+}
+
 // drop makes sure that a request not yet written never is, and reports whether it was.
 func (x *exchange) drop() (sent bool) {
 	s := x.state.Load()

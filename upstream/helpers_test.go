@@ -199,5 +199,7 @@ func (c *claims) Claim(uint32) bool {
 	return true
 }
 
+func (c *claims) Wanted(uint32) bool { return true }
+
 // patience bounds waiting for something that must happen, with real sockets.
 const patience = 20 * time.Second

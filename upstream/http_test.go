@@ -490,6 +490,7 @@ func TestHTTPCancel(t *testing.T) {
 type refusing struct{}
 
 func (refusing) Claim(uint32) bool { return false }
+func (refusing) Wanted(uint32) bool { return true }
 
 func TestHTTPWritesNothingUnwanted(t *testing.T) {
 	got := make(chan string, 10)

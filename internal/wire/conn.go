@@ -53,6 +53,8 @@ var (
 	ErrClosed = errors.New("wire: connection closed")
 	// ErrFull is returned for frames that a bounded queue has no room for.
 	ErrFull = errors.New("wire: queue full")
+	// ErrUnwanted is returned for frames whose owner gave them up while they waited for room.
+	ErrUnwanted = errors.New("wire: frame no longer wanted")
 )
 
 // CloseError is a goodbye from the peer: the WebSocket close code (RFC 6455 section 7.4) and its reason.
@@ -75,6 +77,7 @@ const (
 	CodePolicy      = 1008
 	CodeTooLarge    = 1009
 	CodeInternal    = 1011
+	CodeRestart     = 1012
 	CodeOverloaded  = 1013
 	codeNoStatus    = 1005
 	codeAbnormal    = 1006

@@ -17,6 +17,9 @@ const (
 // each frame, must not block and may be called by any goroutine.
 type Claimer interface {
 	Claim(ticket uint32) bool
+
+	// Wanted reports whether a Claim could still succeed. It is for those frames that have to wait, and has the same duties.
+	Wanted(ticket uint32) bool
 }
 
 // Frame is one frame on its way out. It has one owner at a time: whoever builds it, then the sender's queue, then the
@@ -40,6 +43,9 @@ var frames = sync.Pool{New: func() any { return &Frame{B: make([]byte, 0, 512)} 
 
 // NewFrame returns an empty Text frame that the caller owns.
 func NewFrame() *Frame { return frames.Get().(*Frame) }
+
+// unwanted reports whether a Claim would fail.
+func (f *Frame) unwanted() bool { return f.Owner != nil && !f.Owner.Wanted(f.Ticket) }
 
 // Release gives the frame back. Only its owner may call it, once.
 func (f *Frame) Release() {

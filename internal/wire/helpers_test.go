@@ -19,20 +19,24 @@ func goodbye(code int, reason string) *Frame {
 	return f
 }
 
-// claims is a Claimer that counts how often it is asked for each ticket, and gives the answer it was made with.
+// claims is a Claimer that counts how often it is asked for each ticket, and gives the answer it was made with, but for
+// tickets that were given up.
 type claims struct {
-	answer bool
-	asked  []atomic.Int32
+	answer  bool
+	asked   []atomic.Int32
+	givenUp []atomic.Bool
 }
 
 func newClaims(tickets int, answer bool) *claims {
-	return &claims{answer: answer, asked: make([]atomic.Int32, tickets)}
+	return &claims{answer: answer, asked: make([]atomic.Int32, tickets), givenUp: make([]atomic.Bool, tickets)}
 }
 
 func (c *claims) Claim(ticket uint32) bool {
 	c.asked[ticket].Add(1)
-	return c.answer
+	return c.Wanted(ticket)
 }
+
+func (c *claims) Wanted(ticket uint32) bool { return c.answer && !c.givenUp[ticket].Load() }
 
 // owned returns a frame with s that c is asked for under a ticket.
 func (c *claims) owned(s string, ticket int) *Frame {

@@ -31,6 +31,7 @@ type Sender struct {
 	queue   []*Frame
 	backlog FairQueue // what had to wait, by flow
 	paused  bool
+	stale   int  // frames given up since the backlog was swept, at most
 	bytes   int  // queued, being written, or buffered in conn
 	busy    bool // somebody writes; the holder owns the fields below
 	closed  bool
@@ -81,11 +82,15 @@ func (s *Sender) Enqueue(f *Frame) error {
 	return nil
 }
 
-// EnqueueWait is Enqueue that waits for room instead of failing; ErrFull only tells that more than Pending frames wait
-// for the window. Before it waits it flushes, what is in fl, too, since others may rely on it; fl may be nil.
+// EnqueueWait is Enqueue that waits for room instead of failing. ErrFull only tells that as many as Pending frames wait for
+// the window, or that a frame without an owner, which nobody could give up, would wait for the end of a pause; ErrUnwanted
+// that the owner has given f up. Before it waits it flushes, what is in fl, too, since others may rely on it; fl may be nil.
 func (s *Sender) EnqueueWait(f *Frame, fl *Flusher) error {
 	s.mu.Lock()
-	for !s.closed && !s.last && s.crowdedLocked(f) {
+	for !s.closed && !s.last && s.crowdedLocked(f) && !f.unwanted() {
+		if s.paused && f.Owner == nil {
+			break
+		}
 		if !s.busy && s.movableLocked() {
 			s.mu.Unlock()
 			s.Flush()
@@ -104,7 +109,9 @@ func (s *Sender) EnqueueWait(f *Frame, fl *Flusher) error {
 	switch {
 	case s.closed || s.last:
 		err = ErrClosed
-	case s.cfg.Pending > 0 && s.backlog.Len() >= s.cfg.Pending && !f.Urgent:
+	case s.crowdedLocked(f) && f.Owner != nil:
+		err = ErrUnwanted
+	case s.crowdedLocked(f) || s.fullLocked() && !f.Urgent:
 		err = ErrFull
 	default:
 		s.put(f)
@@ -114,6 +121,55 @@ func (s *Sender) EnqueueWait(f *Frame, fl *Flusher) error {
 		f.Release()
 	}
 	return err
+}
+
+// fullLocked reports whether as many frames wait for the window as may.
+func (s *Sender) fullLocked() bool {
+	if s.cfg.Pending == 0 || s.backlog.Len()+len(s.queue) < s.cfg.Pending {
+		return false
+	}
+	if s.stale > s.backlog.Len()/8 {
+		s.sweepLocked()
+	}
+	n := s.backlog.Len() + len(s.queue) // of which the window lets some through at the next flush
+	if !s.paused {
+		if s.cfg.Window == 0 {
+			return false
+		}
+		n -= max(0, s.cfg.Window-int(s.open.Load()))
+	}
+	return n >= s.cfg.Pending
+}
+
+// Forget says that n frames that were enqueued, or wait for that, are no longer wanted. Those that wait do not keep their
+// room for long.
+func (s *Sender) Forget(n int) {
+	s.mu.Lock()
+	s.stale += n
+	if s.stale > s.backlog.Len()/2 {
+		s.sweepLocked()
+	}
+	s.wakeLocked()
+	s.mu.Unlock()
+}
+
+// sweepLocked drops the frames that wait for the window and are no longer wanted.
+func (s *Sender) sweepLocked() {
+	s.stale = 0
+	if s.backlog.Len() == 0 {
+		return
+	}
+	s.backlog.Sweep(func(f *Frame) bool {
+		if !f.unwanted() {
+			return false
+		}
+		s.bytes -= cost(f)
+		return true
+	})
+	if s.backlog.Len() == 0 {
+		s.held.Store(false)
+	}
+	s.wakeLocked()
 }
 
 // crowdedLocked reports whether f has to wait for room in the queue.
@@ -136,6 +192,9 @@ func (s *Sender) Discard(f *Frame) {
 	s.mu.Lock()
 	rest := s.queue
 	s.queue = nil
+	for s.backlog.Len() > 0 {
+		rest = append(rest, s.backlog.Pop())
+	}
 	for _, q := range rest {
 		s.bytes -= cost(q)
 	}
@@ -198,6 +257,10 @@ func (s *Sender) Resume() {
 	s.mu.Unlock()
 	s.Flush()
 }
+
+// Open is the number of frames with an owner that were written, or are about to be, and not credited back. It is counted
+// where there is a Window.
+func (s *Sender) Open() int { return int(s.open.Load()) }
 
 // Waiting is the number of frames that wait for the window.
 func (s *Sender) Waiting() int {
@@ -295,8 +358,8 @@ func (s *Sender) leave() bool {
 		s.wakeLocked()
 		return false
 	}
-	if cap(s.queue) > s.cfg.Keep {
-		s.queue = nil // an idle sender keeps no memory of a busy time
+	if cap(s.queue) > s.cfg.Keep && len(s.queue) == 0 {
+		s.queue = nil // an idle sender keeps no memory of a busy time; one that was stopped has frames to give back
 	}
 	if cap(s.batch) > s.cfg.Keep {
 		s.batch, s.next = nil, 0
@@ -338,7 +401,7 @@ func (s *Sender) fitsLocked() bool {
 }
 
 // takeTurnsLocked moves the queue behind what waits already and takes as much from there as the window lets through,
-// flow by flow.
+// flow by flow. Behind a Close frame nothing may follow: what waits then is given back by Stop.
 func (s *Sender) takeTurnsLocked() bool {
 	s.batch, s.next = s.batch[:0], 0
 	for i, f := range s.queue {
@@ -354,8 +417,7 @@ func (s *Sender) takeTurnsLocked() bool {
 	}
 	s.queue = s.queue[:0]
 	s.held.Store(true) // before the window is looked at, so that a credit given meanwhile is seen by one of us
-	// Behind a goodbye nothing may be written: what waits then is given back by Stop.
-	for !s.last && !s.paused && s.backlog.Len() > 0 && (s.cfg.Window == 0 || s.open.Load() < int64(s.cfg.Window)) {
+	for s.openLocked() {
 		f := s.backlog.Pop()
 		if f.Owner != nil && s.cfg.Window > 0 {
 			s.open.Add(1)
@@ -370,10 +432,12 @@ func (s *Sender) takeTurnsLocked() bool {
 
 // movableLocked reports whether a flush would write anything.
 func (s *Sender) movableLocked() bool {
-	if len(s.queue) > 0 {
-		return true
-	}
-	return !s.paused && s.backlog.Len() > 0 && (s.cfg.Window == 0 || s.open.Load() < int64(s.cfg.Window))
+	return len(s.queue) > 0 || s.openLocked()
+}
+
+// openLocked reports whether the next frame that waits may go.
+func (s *Sender) openLocked() bool {
+	return !s.paused && !s.last && s.backlog.Len() > 0 && (s.cfg.Window == 0 || s.open.Load() < int64(s.cfg.Window))
 }
 
 // wakeLocked wakes those who wait for room or for the writer to leave.
