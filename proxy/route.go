@@ -57,8 +57,12 @@ func patternProblems(key string, patterns []string) []error {
 	return errs
 }
 
-// hides reports whether o, coming later, could never count. It need not find out about patterns that overlap.
+// hides reports whether o, coming later, could never count. It need not find out about patterns that overlap; a route
+// without a condition is a mistake of its own.
 func (c *RouteConfig) hides(o *RouteConfig) bool {
+	if c.Path == "" && c.Host == "" && len(c.Methods) == 0 {
+		return false
+	}
 	before, prefix := strings.CutSuffix(c.Path, "*")
 	path := c.Path == "" || c.Path == o.Path || prefix && strings.HasPrefix(o.Path, before)
 	host := c.Host == "" || strings.EqualFold(c.Host, o.Host)
