@@ -49,7 +49,32 @@ func (l Log) Tracing(out io.Writer) tracing.LogConfig {
 type Upstream struct {
 	upstream.Config
 	Target proxy.TargetConfig
+
+	// Session and Hash decide about fields of Config and Target, which only
+	// have what counts: without Session.Own, the Sessions of Config are 0.
+	Session Session
+	Hash    Hash
 }
+
+// Session is what an upstream does in mode session, and whether it is in it.
+type Session struct {
+	Own  bool // each session has a connection of its own
+	Max  int  // sessions at a time
+	Warm int  // connections kept ready for the next sessions
+}
+
+// Hash is what the key of balance hash is made of.
+type Hash struct {
+	By     string // session, method or header
+	Header string // its name
+}
+
+// What a key is made of.
+const (
+	hashSession = "session"
+	hashMethod  = "method"
+	hashHeader  = "header"
+)
 
 //go:embed idmux.yaml
 var defaultFile []byte
@@ -70,12 +95,14 @@ const mainName = "main"
 
 // base returns the defaults in code, which a file is read over.
 func base() *Config {
+	demo := freshUpstream(mainName, "demo:")
+	demo.URL = "demo:"
 	return &Config{
 		Proxy:     proxy.DefaultConfig(),
 		Admin:     Admin{Listen: "127.0.0.1:9545"},
 		Log:       Log{Level: "info", Format: "text"},
 		Listeners: []proxy.ListenerConfig{freshListener(mainName, "")},
-		Upstreams: []Upstream{freshUpstream(mainName, "demo:")},
+		Upstreams: []Upstream{demo},
 	}
 }
 
@@ -85,21 +112,42 @@ func freshListener(name, _ string) proxy.ListenerConfig {
 	return proxy.DefaultListener(name, "http://127.0.0.1:8545", "")
 }
 
-// freshUpstream returns the defaults of an upstream, which its URL decides
-// about too.
+// freshUpstream returns the defaults of an upstream, which depend on its URL,
+// or the first of several. It takes the URL itself later.
 func freshUpstream(name, url string) Upstream {
-	return Upstream{Config: upstream.DefaultConfig(name, url), Target: proxy.DefaultTarget(name)}
+	u := Upstream{
+		Config: upstream.DefaultConfig(name, url), Target: proxy.DefaultTarget(name),
+		Session: Session{Max: 1000}, Hash: Hash{By: hashSession},
+	}
+	u.URL = ""
+	return u
 }
 
 // settle fills what follows from the rest: a listener that names no upstream
-// gets the only one, and both parts of an upstream have its name.
+// gets the only one, and the parts of an upstream agree.
 func (c *Config) settle() {
 	for i := range c.Upstreams {
-		c.Upstreams[i].Target.Name = c.Upstreams[i].Name
+		c.Upstreams[i].settle()
 	}
 	for i := range c.Listeners {
 		if l := &c.Listeners[i]; l.Upstream == "" && len(c.Upstreams) == 1 {
 			l.Upstream = c.Upstreams[0].Name
 		}
+	}
+}
+
+func (u *Upstream) settle() {
+	u.Target.Name = u.Name
+	u.Sessions, u.Warm = 0, 0
+	if u.Session.Own {
+		u.Sessions, u.Warm = max(u.Session.Max, 0), max(u.Session.Warm, 0)
+	}
+	u.Target.HashMethod, u.Target.HashHeader = false, ""
+	if u.Balance != upstream.BalanceHash {
+		return
+	}
+	u.Target.HashMethod = u.Hash.By == hashMethod
+	if u.Hash.By == hashHeader {
+		u.Target.HashHeader = u.Hash.Header
 	}
 }

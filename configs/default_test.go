@@ -3,6 +3,7 @@ package configs
 import (
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/idmux/idmux/proxy"
@@ -17,7 +18,10 @@ func defaults() *Config {
 		Admin:     Admin{Listen: "127.0.0.1:9545"},
 		Log:       Log{Level: "info", Format: "text"},
 		Listeners: []proxy.ListenerConfig{proxy.DefaultListener("main", "http://127.0.0.1:8545", "main")},
-		Upstreams: []Upstream{{Config: upstream.DefaultConfig("main", "demo:"), Target: proxy.DefaultTarget("main")}},
+		Upstreams: []Upstream{{
+			Config: upstream.DefaultConfig("main", "demo:"), Target: proxy.DefaultTarget("main"),
+			Session: Session{Max: 1000}, Hash: Hash{By: "session"},
+		}},
 	}
 }
 
@@ -64,6 +68,9 @@ func TestDefaultFileHasEveryKey(t *testing.T) {
 	c.keys().read(r, root, "")
 	check := func(s section, at string) {
 		for _, path := range s.paths() {
+			if strings.Contains(path, anyOne) {
+				continue // the default is an empty list
+			}
 			if _, ok := r.places[join(at, path)]; !ok {
 				t.Errorf("idmux.yaml does not have %s", join(at, path))
 			}
@@ -72,7 +79,7 @@ func TestDefaultFileHasEveryKey(t *testing.T) {
 	check(c.keys(), "")
 	check(listenerKeys(&c.Listeners[0]), "listeners[0]")
 	check(upstreamKeys(&c.Upstreams[0]), "upstreams[0]")
-	if len(r.places) < 50 {
+	if len(r.places) < 120 {
 		t.Errorf("only %d keys were looked for", len(r.places))
 	}
 }

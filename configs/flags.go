@@ -18,6 +18,7 @@ type Flags struct {
 	Listen   []string // URLs of listeners
 	Upstream []string // URLs of upstreams
 	Pool     int      // connections of each upstream
+	Mode     string   // of each upstream: shared or session
 	Admin    string   // host:port, or off
 }
 
@@ -29,6 +30,7 @@ var Environment = []struct{ Name, Meaning string }{
 	{"IDMUX_LISTEN", "as --listen"},
 	{"IDMUX_UPSTREAM", "as --upstream"},
 	{"IDMUX_POOL", "as --pool"},
+	{"IDMUX_MODE", "as --mode"},
 	{"IDMUX_ADMIN", "as --admin"},
 	{"IDMUX_INSTANCE", "the key instance"},
 	{"IDMUX_LOG_LEVEL", "the key log.level"},
@@ -54,6 +56,7 @@ func (c *Config) Apply(f Flags) error {
 	o.upstreams(given("IDMUX_UPSTREAM", "--upstream", f.Upstream...))
 	o.listeners(given("IDMUX_LISTEN", "--listen", f.Listen...))
 	o.pool(given("IDMUX_POOL", "--pool", pool...))
+	o.mode(given("IDMUX_MODE", "--mode", f.Mode))
 	o.text("admin.listen", &c.Admin.Listen, given("IDMUX_ADMIN", "--admin", f.Admin))
 	o.text("instance", (*string)(&c.Proxy.Instance), given("IDMUX_INSTANCE", ""))
 	o.text("log.level", &c.Log.Level, given("IDMUX_LOG_LEVEL", ""))
@@ -124,6 +127,21 @@ func (o *overlay) pool(s setting) {
 	}
 }
 
+func (o *overlay) mode(s setting) {
+	word := strings.Join(s.values, " ")
+	switch {
+	case word == "":
+		return
+	case !slices.Contains(modes, word):
+		o.wrong(s, fmt.Sprintf("must be %v%s", modes, didYouMean(closest(word, modes))))
+		return
+	}
+	for i := range o.c.Upstreams {
+		o.c.Upstreams[i].Session.Own = word == modes[1]
+		o.set[join(index("upstreams", i), "mode")] = s
+	}
+}
+
 // upstreams puts URLs in the place of the one upstream.
 func (o *overlay) upstreams(s setting) {
 	if len(s.values) == 0 {
@@ -137,8 +155,8 @@ func (o *overlay) upstreams(s setting) {
 	o.c.Upstreams = nil
 	for i, url := range s.values {
 		u := one
-		u.Name, u.URL = numbered(one.Name, i, len(s.values)), url
-		if usual := freshUpstream("", one.URL).Connections; u.Connections == usual {
+		u.Name, u.URL, u.Endpoints = numbered(one.Name, i, len(s.values)), url, nil
+		if usual := freshUpstream("", one.firstURL()).Connections; u.Connections == usual {
 			u.Connections = freshUpstream("", url).Connections
 		}
 		o.c.Upstreams = append(o.c.Upstreams, u)

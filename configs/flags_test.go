@@ -17,6 +17,9 @@ upstreams: [{name: out, url: "ws://h", connections: 5, limits: {depth: 9}}]
 listeners: [{name: a, listen: "http://127.0.0.1:1", upstream: x}, {name: b, listen: "http://127.0.0.1:2", upstream: y}]
 upstreams: [{name: x, url: "ws://h"}, {name: y, url: "http://h"}]
 `
+	const several = `version: 1
+upstreams: [{name: out, endpoints: [{url: "http://h"}, {url: "http://i"}]}]
+`
 	for _, test := range []struct {
 		name, file string
 		env        string // NAME=value, separated by |
@@ -70,6 +73,26 @@ upstreams: [{name: x, url: "ws://h"}, {name: y, url: "http://h"}]
 			name: "the pool of all upstreams", file: two,
 			flags: Flags{Pool: 8},
 			want:  "a http://127.0.0.1:1 x, b http://127.0.0.1:2 y; x ws://h 8, y http://h 8; 127.0.0.1:9545",
+		},
+		{
+			name: "a URL in place of endpoints", file: several,
+			flags: Flags{Upstream: []string{"ws://h"}},
+			want:  "main http://127.0.0.1:8545 out; out ws://h 2; 127.0.0.1:9545",
+		},
+		{
+			name: "the mode of all upstreams", file: two,
+			env:  "IDMUX_MODE=shared",
+			want: "a http://127.0.0.1:1 x, b http://127.0.0.1:2 y; x ws://h 2, y http://h 64; 127.0.0.1:9545",
+		},
+		{
+			name: "a mode that one cannot have", file: two,
+			flags: Flags{Mode: "session"},
+			errs:  "--mode session: an HTTP upstream has no connections to give to sessions",
+		},
+		{
+			name:  "no mode",
+			flags: Flags{Mode: "sesion"},
+			errs:  "--mode sesion: must be shared or session; did you mean session?",
 		},
 		{
 			name: "which of two", file: two,
@@ -178,6 +201,17 @@ upstreams: [{name: out, url: "ws://h", headers: {A: b}, id: {style: number}}]
 	}
 	if c.Proxy.Instance != "eu-1" || c.Log != (Log{Level: "warn", Format: "json"}) {
 		t.Errorf("settings of the environment are lost: %+v", c)
+	}
+}
+
+func TestApplyTheMode(t *testing.T) {
+	c := Default()
+	t.Setenv("IDMUX_MODE", "shared")
+	if err := c.Apply(Flags{Mode: "session"}); err != nil || c.Upstreams[0].Sessions != 1000 {
+		t.Errorf("%d sessions, %v", c.Upstreams[0].Sessions, err)
+	}
+	if err := c.Apply(Flags{}); err != nil || c.Upstreams[0].Sessions != 0 {
+		t.Errorf("%d sessions, %v", c.Upstreams[0].Sessions, err)
 	}
 }
 

@@ -1,32 +1,9 @@
 package configs
 
 import (
-	"maps"
-	"slices"
-
-	"github.com/goccy/go-yaml/ast"
-
 	"github.com/idmux/idmux/proxy"
+	"github.com/idmux/idmux/upstream"
 )
-
-// key is a key of a mapping, bound to the field that it sets.
-type key struct {
-	name string
-	kind kind
-}
-
-// kind is how the value of a key is read and shown.
-type kind interface {
-	// read sets the field from n, the value at the path at, or notes what is
-	// wrong with it and leaves the field as it is.
-	read(r *reader, n ast.Node, at string)
-	// show returns the field as a scalar, a list or a mapping, without
-	// secrets.
-	show(c *Config, at string) any
-}
-
-// section is a mapping with a fixed set of keys.
-type section []key
 
 // Version is the version of the layout of files.
 const Version = 1
@@ -49,7 +26,7 @@ func (c *Config) keys() section {
 			noun: "listener", all: &c.Listeners, fresh: freshListener, keys: listenerKeys, required: []string{"name", "listen"},
 		}},
 		{"upstreams", items[Upstream]{
-			noun: "upstream", all: &c.Upstreams, fresh: freshUpstream, keys: upstreamKeys, required: []string{"name", "url"},
+			noun: "upstream", all: &c.Upstreams, fresh: freshUpstream, keys: upstreamKeys, required: []string{"name", "url|endpoints"},
 		}},
 	}
 }
@@ -59,6 +36,11 @@ func listenerKeys(l *proxy.ListenerConfig) section {
 		{"name", text{&l.Name}},
 		{"listen", text{&l.Listen}},
 		{"upstream", text{&l.Upstream}},
+		{"methods", section{
+			{"allow", texts{&l.Methods.Allow}},
+			{"deny", texts{&l.Methods.Deny}},
+		}},
+		{"routes", parts[proxy.RouteConfig]{all: &l.Routes, keys: routeKeys, required: []string{"upstream"}}},
 		{"origins", texts{&l.Origins}},
 		{"limits", section{
 			{"connections", count{&l.Connections}},
@@ -80,129 +62,150 @@ func listenerKeys(l *proxy.ListenerConfig) section {
 	}
 }
 
+func routeKeys(r *proxy.RouteConfig) section {
+	return section{
+		{"path", text{&r.Path}},
+		{"host", text{&r.Host}},
+		{"methods", texts{&r.Methods}},
+		{"upstream", text{&r.Upstream}},
+	}
+}
+
 func upstreamKeys(u *Upstream) section {
 	return section{
 		{"name", text{&u.Name}},
 		{"url", address{&u.URL}},
+		{"endpoints", parts[upstream.EndpointConfig]{
+			all: &u.Endpoints, fresh: upstream.EndpointConfig{Weight: 1}, keys: endpointKeys, required: []string{"url"},
+		}},
+		{"balance", choice{(*string)(&u.Balance), balances}},
+		{"hash", section{
+			{"by", choice{&u.Hash.By, hashes}},
+			{"header", text{&u.Hash.Header}},
+		}},
+		{"affinity", either{&u.Target.Spread, "session", "none"}},
+		{"resolve", section{
+			{"by", maybe{&u.Resolve.By, resolvers}},
+			{"interval", duration{&u.Resolve.Interval}},
+			{"server", text{&u.Resolve.Server}},
+		}},
+		{"mode", either{&u.Session.Own, modes[0], modes[1]}},
+		{"session", section{
+			{"max", count{&u.Session.Max}},
+			{"warm", count{&u.Session.Warm}},
+		}},
 		{"connections", count{&u.Connections}},
 		{"http2", toggle{&u.HTTP2}},
 		{"headers", headers{&u.Headers}},
 		{"id", section{{"style", either{&u.Target.Numbers, "text", "number"}}}},
-		{"limits", section{
-			{"queue", size{&u.Queue}},
-			{"response", size{&u.Response}},
-			{"depth", count{&u.Target.Depth}},
-			{"members", count{&u.Target.Members}},
-		}},
-		{"timeouts", section{
-			{"connect", duration{&u.Connect}},
-			{"request", duration{&u.Target.Timeout}},
-			{"methods", durations{&u.Target.Methods}},
-			{"write", duration{&u.WriteTimeout}},
-			{"ping", duration{&u.PingInterval}},
-			{"pong", duration{&u.PongTimeout}},
-			{"idle", duration{&u.IdleTimeout}},
-		}},
+		{"max_age", duration{&u.MaxAge}},
+		{"max_age_jitter", percent{&u.AgeJitter}},
+		{"limits", upstreamLimits(u)},
+		{"timeouts", upstreamTimeouts(u)},
 		{"backoff", section{
 			{"min", duration{&u.BackoffMin}},
 			{"max", duration{&u.BackoffMax}},
 			{"stable", duration{&u.Stable}},
 		}},
+		{"health", section{
+			{"active", checkKeys(&u.Target.Check)},
+			{"passive", passiveKeys(&u.Passive)},
+			{"breaker", breakerKeys(&u.Passive.Breaker)},
+			{"height", heightKeys(&u.Target.Height)},
+		}},
+		{"retry", section{
+			{"methods", texts{&u.Target.Retry.Methods}},
+			{"attempts", count{&u.Target.Retry.Attempts}},
+			{"budget", percent{&u.Target.Retry.Budget}},
+			{"burst", count{&u.Target.Retry.Burst}},
+		}},
+		{"hedge", section{
+			{"methods", texts{&u.Target.Hedge.Methods}},
+			{"quantile", percent{&u.Target.Hedge.Quantile}},
+			{"min_delay", duration{&u.Target.Hedge.MinDelay}},
+			{"budget", percent{&u.Target.Hedge.Budget}},
+		}},
 	}
 }
 
-func (s section) read(r *reader, n ast.Node, at string) {
-	for _, e := range r.entries(n, at) {
-		i := slices.IndexFunc(s, func(k key) bool { return k.name == e.name })
-		if i < 0 {
-			r.unknown(e, s, at)
-			continue
-		}
-		path := join(at, e.name)
-		r.place(path, e.key)
-		s[i].kind.read(r, e.value, path)
+func endpointKeys(e *upstream.EndpointConfig) section {
+	return section{
+		{"url", address{&e.URL}},
+		{"weight", count{&e.Weight}},
+		{"priority", count{&e.Priority}},
 	}
 }
 
-func (s section) show(c *Config, at string) any {
-	var m mapping
-	for _, k := range s {
-		m = append(m, pair{k.name, k.kind.show(c, join(at, k.name))})
-	}
-	return m
-}
-
-// names returns the names of the keys.
-func (s section) names() []string {
-	var names []string
-	for _, k := range s {
-		names = append(names, k.name)
-	}
-	return names
-}
-
-// paths returns the paths of all keys below s, those of its sections and the
-// entries of its mappings included.
-func (s section) paths() []string {
-	var all []string
-	for _, k := range s {
-		all = append(all, k.name)
-		var below []string
-		switch k := k.kind.(type) {
-		case section:
-			below = k.paths()
-		case durations:
-			below = slices.Sorted(maps.Keys(*k.field))
-		case headers:
-			below = slices.Sorted(maps.Keys(*k.field))
-		}
-		for _, name := range below {
-			all = append(all, join(k.name, name))
-		}
-	}
-	return all
-}
-
-// items is a list of objects that have names.
-type items[T any] struct {
-	noun     string
-	all      *[]T
-	fresh    func(name, url string) T // one with its defaults
-	keys     func(*T) section
-	required []string
-}
-
-func (l items[T]) read(r *reader, n ast.Node, at string) {
-	values, ok := r.list(n, at)
-	if !ok {
-		return
-	}
-	if len(values) == 0 {
-		r.mistake(n, at, "must have at least one "+l.noun)
-		return
-	}
-	*l.all = nil
-	for i, v := range values {
-		path := index(at, i)
-		name := r.peek(v, "name")
-		item := l.fresh(name, r.peek(v, "url"))
-		r.begin(v, path, l.noun, name)
-		keys := l.keys(&item)
-		keys.read(r, v, path)
-		for _, k := range l.required {
-			if _, ok := r.places[join(path, k)]; !ok && !r.bad[path] {
-				r.missing(v, join(path, k), "")
-			}
-		}
-		r.end()
-		*l.all = append(*l.all, item)
+func upstreamLimits(u *Upstream) section {
+	return section{
+		{"queue", size{&u.Queue}},
+		{"response", size{&u.Response}},
+		{"depth", count{&u.Target.Depth}},
+		{"members", count{&u.Target.Members}},
+		{"window", count{&u.Window}},
+		{"pending", count{&u.Pending}},
+		{"pending_wait", duration{&u.PendingWait}},
+		{"requests", count{&u.Requests}},
+		{"connect_wait", duration{&u.Target.ConnectWait}},
 	}
 }
 
-func (l items[T]) show(c *Config, at string) any {
-	var all list
-	for i := range *l.all {
-		all = append(all, l.keys(&(*l.all)[i]).show(c, index(at, i)))
+func upstreamTimeouts(u *Upstream) section {
+	return section{
+		{"connect", duration{&u.Connect}},
+		{"request", duration{&u.Target.Timeout}},
+		{"methods", durations{&u.Target.Methods}},
+		{"write", duration{&u.WriteTimeout}},
+		{"ping", duration{&u.PingInterval}},
+		{"pong", duration{&u.PongTimeout}},
+		{"idle", duration{&u.IdleTimeout}},
+		{"drain", duration{&u.DrainTime}},
 	}
-	return all
+}
+
+func checkKeys(c *proxy.CheckConfig) section {
+	return section{
+		{"kind", maybe{&c.Kind, checks}},
+		{"method", text{&c.Method}},
+		{"params", data{&c.Params}},
+		{"expect", data{&c.Expect}},
+		{"path", text{&c.Path}},
+		{"interval", duration{&c.Interval}},
+		{"timeout", duration{&c.Timeout}},
+		{"fall", count{&c.Fall}},
+		{"rise", count{&c.Rise}},
+	}
+}
+
+func passiveKeys(p *upstream.PassiveConfig) section {
+	return section{
+		{"failures", count{&p.Failures}},
+		{"eject", duration{&p.Eject}},
+		{"max_eject", duration{&p.MaxEject}},
+		{"max_share", percent{&p.MaxShare}},
+		{"panic", percent{&p.Panic}},
+		{"mute", count{&p.Mute}},
+		{"codes", counts{&p.Codes}},
+		{"forgiving", duration{&p.Forgiving}},
+	}
+}
+
+func breakerKeys(b *upstream.BreakerConfig) section {
+	return section{
+		{"percent", percent{&b.Percent}},
+		{"calls", count{&b.Calls}},
+		{"window", duration{&b.Window}},
+		{"open", duration{&b.Open}},
+	}
+}
+
+func heightKeys(h *proxy.HeightConfig) section {
+	return section{
+		{"method", text{&h.Method}},
+		{"params", data{&h.Params}},
+		{"path", text{&h.Path}},
+		{"max_lag", natural{&h.MaxLag}},
+		{"interval", duration{&h.Interval}},
+		{"timeout", duration{&h.Timeout}},
+	}
 }

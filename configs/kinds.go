@@ -1,13 +1,15 @@
 package configs
 
 import (
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/idmux/idmux/proxy"
+	"github.com/idmux/idmux/upstream"
 )
 
 // Kinds of values that are one scalar.
@@ -16,6 +18,8 @@ type (
 	address  struct{ field *string } // a URL, whose secrets are not shown
 	optional struct{ field *string } // text, or off for none
 	count    struct{ field *int }    // a whole number
+	natural  struct{ field *uint64 } // one that is not negative
+	percent  struct{ field *int }    // a whole number and %
 	size     struct{ field *int }    // bytes, with a unit
 	duration struct{ field *time.Duration }
 	toggle   struct{ field *bool }
@@ -27,16 +31,25 @@ type (
 		field *string
 		words words
 	}
+	maybe struct { // a choice of more, where the first means that there is none
+		field *string
+		words words
+	}
 	version struct{} // always [Version]
 )
 
 // words are those that one has to be chosen of.
 type words []string
 
-// What log.level and log.format may be.
+// What keys may be that are a choice.
 var (
-	levels  = words{"debug", "info", "warn", "error"}
-	formats = words{"text", "json"}
+	levels    = words{"debug", "info", "warn", "error"}
+	formats   = words{"text", "json"}
+	balances  = words{string(upstream.BalanceLeast), string(upstream.BalanceRound), string(upstream.BalanceHash)}
+	hashes    = words{hashSession, hashMethod, hashHeader}
+	modes     = words{"shared", "session"}
+	resolvers = words{"none", upstream.ResolveHost, upstream.ResolveSRV}
+	checks    = words{"none", proxy.CheckCall, proxy.CheckHTTP, proxy.CheckTCP}
 )
 
 // String lists the words: a, b or c.
@@ -44,15 +57,6 @@ func (w words) String() string {
 	last := len(w) - 1
 	return strings.Join(w[:last], ", ") + " or " + w[last]
 }
-
-// Kinds of values that are lists and mappings of scalars.
-type (
-	texts     struct{ field *[]string }
-	headers   struct{ field *map[string]string } // text by name
-	durations struct {
-		field *map[string]time.Duration // by name
-	}
-)
 
 // none is how an absent optional value is written.
 const none = "off"
@@ -109,6 +113,37 @@ func (k count) read(r *reader, n ast.Node, at string) {
 }
 
 func (k count) show(*Config, string) any { return scalar(strconv.Itoa(*k.field)) }
+
+func (k natural) read(r *reader, n ast.Node, at string) {
+	v := -1
+	count{&v}.read(r, n, at)
+	switch {
+	case r.bad[at]:
+	case v < 0:
+		r.mistake(n, at, "must not be negative")
+	default:
+		*k.field = uint64(v)
+	}
+}
+
+func (k natural) show(*Config, string) any { return scalar(strconv.FormatUint(*k.field, 10)) }
+
+func (k percent) read(r *reader, n ast.Node, at string) {
+	const want = "a whole percentage, such as 20%"
+	s, ok := r.scalar(n, at, want)
+	if !ok {
+		return
+	}
+	digits, found := strings.CutSuffix(s.text, "%")
+	v, err := parseCount(digits)
+	if err != nil || !found {
+		r.wrong(s, want, "")
+		return
+	}
+	*k.field = v
+}
+
+func (k percent) show(*Config, string) any { return scalar(strconv.Itoa(*k.field) + "%") }
 
 func (k size) read(r *reader, n ast.Node, at string) {
 	const want = "a size with a unit, such as 64KiB or 5MiB"
@@ -192,6 +227,25 @@ func (k choice) read(r *reader, n ast.Node, at string) {
 
 func (k choice) show(*Config, string) any { return scalar(*k.field) }
 
+func (k maybe) read(r *reader, n ast.Node, at string) {
+	word := ""
+	choice{&word, k.words}.read(r, n, at)
+	if r.bad[at] {
+		return
+	}
+	if word == k.words[0] {
+		word = ""
+	}
+	*k.field = word
+}
+
+func (k maybe) show(*Config, string) any {
+	if *k.field == "" {
+		return scalar(k.words[0])
+	}
+	return scalar(*k.field)
+}
+
 func (version) read(r *reader, n ast.Node, at string) {
 	s, ok := r.scalar(n, at, "the number 1")
 	if ok && (s.text != strconv.Itoa(Version) || s.quoted()) {
@@ -200,75 +254,3 @@ func (version) read(r *reader, n ast.Node, at string) {
 }
 
 func (version) show(*Config, string) any { return scalar(strconv.Itoa(Version)) }
-
-func (k texts) read(r *reader, n ast.Node, at string) {
-	values, ok := r.list(n, at)
-	if !ok {
-		return
-	}
-	*k.field = nil
-	for i, v := range values {
-		path := index(at, i)
-		if s, ok := r.text(v, path); ok {
-			r.place(path, v)
-			*k.field = append(*k.field, s)
-		}
-	}
-}
-
-func (k texts) show(c *Config, at string) any {
-	all := list{}
-	for i, s := range *k.field {
-		all = append(all, c.shown(index(at, i), s))
-	}
-	return all
-}
-
-func (k headers) read(r *reader, n ast.Node, at string) {
-	values := make(map[string]string)
-	for _, e := range r.entries(n, at) {
-		path := join(at, e.name)
-		r.place(path, e.key)
-		if isSecret(e.name) {
-			r.hide(e.value)
-		}
-		if s, ok := r.text(e.value, path); ok {
-			values[e.name] = s
-		}
-	}
-	*k.field = values
-}
-
-func (k headers) show(c *Config, at string) any {
-	m := mapping{}
-	for _, name := range slices.Sorted(maps.Keys(*k.field)) {
-		v := (*k.field)[name]
-		_, made := c.source(join(at, name), v)
-		if isSecret(name) && !made {
-			m = append(m, pair{name, quoted(redacted)})
-			continue
-		}
-		m = append(m, pair{name, c.shown(join(at, name), v)})
-	}
-	return m
-}
-
-func (k durations) read(r *reader, n ast.Node, at string) {
-	values := make(map[string]time.Duration)
-	for _, e := range r.entries(n, at) {
-		path := join(at, e.name)
-		r.place(path, e.key)
-		if v, ok := readDuration(r, e.value, path); ok {
-			values[e.name] = v
-		}
-	}
-	*k.field = values
-}
-
-func (k durations) show(*Config, string) any {
-	m := mapping{}
-	for _, name := range slices.Sorted(maps.Keys(*k.field)) {
-		m = append(m, pair{name, scalar(FormatDuration((*k.field)[name]))})
-	}
-	return m
-}

@@ -46,7 +46,7 @@ func Parse(name string, data []byte) (*Config, error) {
 	r := newReader(name, data)
 	root, ok := r.parse(data)
 	if !ok {
-		return nil, &r.errors
+		return nil, r.failure()
 	}
 	c := base()
 	c.keys().read(r, root, "")
@@ -57,8 +57,7 @@ func Parse(name string, data []byte) (*Config, error) {
 		r.problem(p)
 	}
 	if len(r.errors.Mistakes) > 0 {
-		r.errors.sort()
-		return nil, &r.errors
+		return nil, r.failure()
 	}
 	return c, nil
 }

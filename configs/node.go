@@ -172,6 +172,23 @@ func (r *reader) peek(n ast.Node, key string) string {
 	return ""
 }
 
+// peekURL returns the URL of the upstream n, the first where it has several.
+func (r *reader) peekURL(n ast.Node) string {
+	if url := r.peek(n, "url"); url != "" {
+		return url
+	}
+	quiet := newReader(r.name, nil)
+	quiet.anchors = r.anchors
+	for _, e := range quiet.entries(n, "") {
+		if e.name == "endpoints" {
+			if values, _ := quiet.list(e.value, ""); len(values) > 0 {
+				return r.peek(values[0], "url")
+			}
+		}
+	}
+	return ""
+}
+
 // literal is a scalar as it stands in a file.
 type literal struct {
 	at     string

@@ -117,10 +117,19 @@ func (r *reader) unknown(e entry, s section, at string) {
 // note adds a mistake.
 func (r *reader) note(p place, text string) {
 	m := Mistake{File: r.name, Line: p.line, Column: p.column, Text: strings.Map(printable, maskMessage(text))}
-	if p.line <= len(r.lines) {
-		m.Source = strings.Map(printable, maskLine(r.lines[p.line-1]))
-	}
 	r.errors.Mistakes = append(r.errors.Mistakes, m)
+}
+
+// failure returns the mistakes in order, with the lines that they are on. Only
+// now it is known what is secret in these.
+func (r *reader) failure() error {
+	for i := range r.errors.Mistakes {
+		if m := &r.errors.Mistakes[i]; m.Line <= len(r.lines) {
+			m.Source = strings.Map(printable, maskLine(r.lines[m.Line-1]))
+		}
+	}
+	r.errors.sort()
+	return &r.errors
 }
 
 // problem notes what is wrong with a setting that could be read, unless that

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -25,8 +26,11 @@ func closest(word string, candidates []string) string {
 	return best
 }
 
-// closestPath returns the path whose last part word is a slip of, or "".
+// closestPath returns the path whose last part word is a slip of, or "". Of the
+// items of a list, it is any one.
 func closestPath(word string, paths []string) string {
+	certain := func(path string) bool { return strings.Contains(strings.ReplaceAll(path, anyOne, ""), "[") }
+	paths = slices.DeleteFunc(slices.Clone(paths), certain)
 	last := make([]string, len(paths))
 	for i, p := range paths {
 		last[i] = p[strings.LastIndexByte(p, '.')+1:]

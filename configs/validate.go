@@ -3,12 +3,11 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/idmux/idmux/proxy"
 )
 
 // problem is what is wrong with a setting, or with two that do not go
@@ -70,23 +69,61 @@ func (c *Config) listenerProblems(i int) []problem {
 			all = append(all, problem{at: join(at, "listen"), text: called + ": listen: " + err.Error()})
 		}
 	}
-	if names := c.upstreamNames(); l.Upstream != "" && !slices.Contains(names, l.Upstream) {
-		text := fmt.Sprintf("%s: upstream: no upstream is called %s%s", called, clip(l.Upstream), didYouMean(closest(l.Upstream, names)))
-		all = append(all, problem{at: join(at, "upstream"), text: text})
+	all = append(all, c.unknownUpstream(at, called, "upstream", l.Upstream)...)
+	for j, route := range l.Routes {
+		all = append(all, c.unknownUpstream(at, called, join(index("routes", j), "upstream"), route.Upstream)...)
 	}
+	c.addReasons(all, i)
+	return all
+}
+
+// addReasons adds what else decides about the problems of a listener, and says
+// which origin one is about.
+func (c *Config) addReasons(all []problem, i int) {
+	l, at := &c.Listeners[i], index("listeners", i)
+	called, routes := objectName("listener", l.Name, at), join(at, "routes")
 	for j := range all {
-		switch p := &all[j]; p.at {
-		case join(at, "upstream"):
+		p := &all[j]
+		switch {
+		case strings.HasSuffix(p.at, "upstream"):
 			p.because = append(p.because, "upstreams")
 			for k := range c.Upstreams {
 				p.because = append(p.because, join(index("upstreams", k), "name"))
 			}
-		case join(at, "origins"):
+		case p.at == join(at, "origins"):
 			for k, o := range l.Origins {
 				if strings.HasPrefix(p.text, called+": origins: "+strconv.Quote(o)+" ") {
 					p.at = index(p.at, k)
 				}
 			}
+		}
+		for k := range l.Routes {
+			if p.at == index(routes, k) { // one before it takes all
+				p.because = append(p.because, conditions(l.Routes[:k+1], routes)...)
+			}
+		}
+	}
+}
+
+// unknownUpstream reports a key that names an upstream which is not there.
+func (c *Config) unknownUpstream(at, called, key, name string) []problem {
+	names := c.upstreamNames()
+	if name == "" || slices.Contains(names, name) {
+		return nil
+	}
+	text := fmt.Sprintf("%s: %s: no upstream is called %s%s", called, key, clip(name), didYouMean(closest(name, names)))
+	return []problem{{at: join(at, key), text: text}}
+}
+
+// conditions are the paths of what decides which requests routes take. A list
+// of methods ends early where one of them could not be read.
+func conditions(routes []proxy.RouteConfig, at string) []string {
+	var all []string
+	for i, r := range routes {
+		path := index(at, i)
+		all = append(all, join(path, "path"), join(path, "host"), join(path, "methods"))
+		for j := range len(r.Methods) + 1 {
+			all = append(all, index(join(path, "methods"), j))
 		}
 	}
 	return all
@@ -106,41 +143,6 @@ func (c *Config) upstreamNames() []string {
 		names = append(names, u.Name)
 	}
 	return names
-}
-
-func (c *Config) upstreamProblems(i int) []problem {
-	u, at := &c.Upstreams[i], index("upstreams", i)
-	called, prefix, keys := objectName("upstream", u.Name, at), fmt.Sprintf("upstream %q", u.Name), upstreamKeys(u)
-	all := split(u.Config.Validate(), at, prefix, called, keys)
-	all = append(all, split(u.Target.Validate(), at, prefix, called, keys)...)
-	bad := func(key, format string, args ...any) {
-		all = append(all, problem{at: join(at, key), text: called + ": " + key + ": " + fmt.Sprintf(format, args...)})
-	}
-	if u.Target.Members < 1 {
-		bad("limits.members", "must be at least 1, not %d", u.Target.Members)
-	}
-	scheme := ""
-	if parsed, err := url.Parse(u.URL); err == nil {
-		scheme = parsed.Scheme
-		if (scheme == "ws" || scheme == "wss") && parsed.User != nil {
-			bad("url", "a WebSocket takes no user and password in its URL; use the header Authorization")
-		}
-	}
-	if u.HTTP2 && scheme != "" && scheme != "http" && scheme != "https" {
-		bad("http2", "is for http and https only, not for %s", scheme)
-	}
-	seen := make(map[string]string)
-	for _, name := range slices.Sorted(maps.Keys(u.Headers)) {
-		if text := headerProblem(name, u.Headers[name]); text != "" {
-			bad(join("headers", name), "%s", text)
-		}
-		canonical := http.CanonicalHeaderKey(name)
-		if other, twice := seen[canonical]; twice {
-			bad(join("headers", name), "is the same header as %s", other)
-		}
-		seen[canonical] = name
-	}
-	return all
 }
 
 // split makes problems of what a package's Validate returned: lines of the
@@ -223,34 +225,4 @@ func isName(s string) bool {
 
 func isAlphanumeric(c rune) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-}
-
-// ours are the headers that idmux or the transport sets, and what would change
-// how a body is read.
-var ours = []string{
-	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Keep-Alive",
-	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
-}
-
-// headerProblem says why a header cannot be sent, "" if it can. The value is
-// not told.
-func headerProblem(name, value string) string {
-	for _, c := range name {
-		if !isAlphanumeric(c) && !strings.ContainsRune("!#$%&'*+-.^_`|~", c) {
-			return fmt.Sprintf("%q cannot stand in the name of a header", c)
-		}
-	}
-	for _, c := range value {
-		if c < ' ' && c != '\t' || c == 0x7f {
-			return fmt.Sprintf("the value has the control character %q", c)
-		}
-	}
-	canonical := http.CanonicalHeaderKey(name)
-	switch {
-	case name == "":
-		return "a header has a name"
-	case slices.Contains(ours, canonical), strings.HasPrefix(canonical, "Sec-Websocket-"):
-		return "is set by idmux"
-	}
-	return ""
 }

@@ -58,12 +58,14 @@ upstreams:
 		"\nadmin:\n  listen: \"off\"\n",
 		"  level: debug\n  format: text\n",
 		"    origins:\n      - \"*\"\n      - \"https://${IDMUX_TEST_TOKEN}\"\n",
-		"  - name: node\n    url: \"http://user:REDACTED@h/?key=REDACTED\"\n    connections: 64\n",
+		"  - name: node\n    url: \"http://user:REDACTED@h/?key=REDACTED\"\n    endpoints: []\n",
+		"    connections: 64\n",
 		"    headers:\n      Authorization: REDACTED\n      X-Api-Key: \"${IDMUX_TEST_TOKEN}\"\n      X-Plain: \"$${a}\"\n",
 		"      style: number\n",
 		"      queue: 1500B\n",
 		"      methods:\n        b: 1h\n        \"eth:x\": 1m30s\n",
-		"  - name: other\n    url: \"wss://${IDMUX_TEST_TOKEN}/a-path\"\n    connections: 2\n",
+		"  - name: other\n    url: \"wss://${IDMUX_TEST_TOKEN}/a-path\"\n    endpoints: []\n",
+		"    connections: 2\n",
 		"      max: 2m\n",
 	} {
 		if !strings.Contains(got, want) {
@@ -76,6 +78,51 @@ upstreams:
 	c.Admin.Listen = "nowhere"
 	if _, err := c.YAML(); err == nil {
 		t.Error("a configuration that is wrong is shown")
+	}
+}
+
+func TestYAMLShowsDataOnOneLine(t *testing.T) {
+	t.Setenv("IDMUX_TEST_TOKEN", "hunter2")
+	c, err := Parse("idmux.yaml", []byte(`version: 1
+upstreams:
+  - name: node
+    endpoints: [{url: "ws://user:hunter2@h:1", weight: 2}]
+    health:
+      active:
+        kind: call
+        method: probe
+        params:
+          - latest
+          - {api_key: hunter2, other.key: "${IDMUX_TEST_TOKEN}", num: 1e5, "a b": [true, ~, "1", "$${x}"]}
+      passive: {codes: [-32005, -32000], panic: 0%}
+    retry: {methods: [eth_get*]}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const params = `["latest",{"api_key":"hunter2","other.key":"hunter2","num":1e5,"a b":[true,null,"1","${x}"]}]`
+	if got := string(c.Upstreams[0].Target.Check.Params); got != params {
+		t.Errorf("params %s, want %s", got, params)
+	}
+	data, err := c.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := string(data)
+	for _, want := range []string{
+		"    url: \"\"\n    endpoints:\n      - url: \"ws://user:REDACTED@h:1\"\n        weight: 2\n        priority: 0\n",
+		`params: [latest, {api_key: REDACTED, other.key: "${IDMUX_TEST_TOKEN}", num: 1e5, "a b": [true, null, "1", "$${x}"]}]`,
+		"        expect: null\n",
+		"        panic: 0%\n",
+		"        codes:\n          - -32005\n          - -32000\n",
+		"      methods:\n        - \"eth_get*\"\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("not in the output: %s", want)
+		}
+	}
+	if strings.Contains(got, "hunter2") || t.Failed() {
+		t.Errorf("output:\n%s", got)
 	}
 }
 

@@ -24,6 +24,7 @@ stops at once. Flags override the file, which overrides the defaults; idmux conf
 			&cli.StringSliceFlag{Name: "listen", Usage: "`URL` to listen on, like http://127.0.0.1:8545 (POST and WebSocket)"},
 			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http or https; demo: for the built-in one"},
 			&cli.IntFlag{Name: "pool", Usage: "upstream connections (WebSocket), or requests at a time (HTTP)"},
+			&cli.StringFlag{Name: "mode", Usage: "`MODE` of the upstream connections: shared by all clients, or session, one for each client"},
 			&cli.StringFlag{Name: "admin", Usage: "`HOST:PORT` for /healthz, /readyz and /metrics; off to have none"},
 		},
 		Action: serve,
@@ -44,7 +45,7 @@ func serve(c *cli.Context) error {
 	err := cfg.Apply(configs.Flags{
 		File:   c.String("config") != "",
 		Listen: c.StringSlice("listen"), Upstream: c.StringSlice("upstream"),
-		Pool: c.Int("pool"), Admin: c.String("admin"),
+		Pool: c.Int("pool"), Mode: c.String("mode"), Admin: c.String("admin"),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
