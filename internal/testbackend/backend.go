@@ -47,6 +47,14 @@ type Options struct {
 
 	// Addr is the host:port to listen on, for a backend that comes up where one is already looked for. "": any free port.
 	Addr string
+
+	// Seen, where not nil, is told each call before it is answered, by many goroutines.
+	Seen func(Message)
+
+	// Workers, where not 0, is how many calls are worked on at a time, each for the time of Work; the others wait in the
+	// order of their arrival.
+	Workers int
+	Work    time.Duration
 }
 
 // Backend is a running JSON-RPC server. All methods are safe for concurrent use.
@@ -60,6 +68,7 @@ type Backend struct {
 	running sync.WaitGroup // WebSocket readers and delayed answers
 	ledger  ledger
 	tally   tally
+	desk    desk
 
 	mu     sync.Mutex
 	peers  map[*wsPeer]struct{}
@@ -75,30 +84,43 @@ func Start(tb testing.TB) *Backend {
 // StartWith runs a backend with options until the test ends.
 func StartWith(tb testing.TB, opts Options) *Backend {
 	tb.Helper()
+	b, err := New(opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(b.Close)
+	return b
+}
+
+// New runs a backend outside of a test, until Close.
+func New(opts Options) (*Backend, error) {
 	b := &Backend{opts: opts, peers: make(map[*wsPeer]struct{})}
 	b.ctx, b.end = context.WithCancel(context.Background())
 	b.ledger.init(opts.Forget)
+	b.desk.init(opts.Workers, opts.Work)
 	b.server = httptest.NewUnstartedServer(http.HandlerFunc(b.serve))
 	if opts.Addr != "" {
-		b.listen(tb)
+		if err := b.listen(); err != nil {
+			b.end()
+			return nil, err
+		}
 	}
 	b.server.Config.Protocols = new(http.Protocols)
 	b.server.Config.Protocols.SetHTTP1(true)
 	b.server.Config.Protocols.SetUnencryptedHTTP2(true)
 	b.server.Start()
-	tb.Cleanup(b.Close)
-	return b
+	return b, nil
 }
 
 // listen puts the server on the address of the options.
-func (b *Backend) listen(tb testing.TB) {
-	tb.Helper()
+func (b *Backend) listen() error {
+	_ = b.server.Listener.Close()
 	ln, err := net.Listen("tcp", b.opts.Addr)
 	if err != nil {
-		tb.Fatal(err)
+		return fmt.Errorf("testbackend: %w", err)
 	}
-	_ = b.server.Listener.Close()
 	b.server.Listener = ln
+	return nil
 }
 
 // HTTP is the URL for POST, over HTTP/1.1 or HTTP/2 without TLS.

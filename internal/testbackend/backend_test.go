@@ -336,3 +336,36 @@ func TestMembers(t *testing.T) {
 		}
 	}
 }
+
+// TestDesk has calls that come at once done two at a time, in the order in which they came.
+func TestDesk(t *testing.T) {
+	var d desk
+	now := time.Now()
+	if wait := d.take(now); wait != 0 {
+		t.Errorf("without workers a call takes %v", wait)
+	}
+	d.init(2, time.Second)
+	for i, want := range []time.Duration{1, 1, 2, 2, 3} {
+		if wait := d.take(now); wait != want*time.Second {
+			t.Errorf("call %d takes %v, want %v", i, wait, want*time.Second)
+		}
+	}
+	if wait := d.take(now.Add(time.Hour)); wait != time.Second {
+		t.Errorf("an idle desk takes %v", wait)
+	}
+}
+
+// TestSeen tells of each call, and of calls only.
+func TestSeen(t *testing.T) {
+	seen := make(chan string, 10)
+	b := StartWith(t, Options{Seen: func(m Message) { seen <- m.Method }})
+	post(t, b, `[{"jsonrpc":"2.0","id":1,"method":"a"},{"jsonrpc":"2.0","method":"notice"},{"jsonrpc":"2.0","id":2,"method":"b"}]`)
+	close(seen)
+	var all []string
+	for m := range seen {
+		all = append(all, m)
+	}
+	if !slices.Equal(all, []string{"a", "b"}) {
+		t.Errorf("seen: %q", all)
+	}
+}

@@ -72,7 +72,11 @@ func (b *Backend) answerAll(p peer, f Frame) reply {
 		if !m.IsCall() {
 			continue
 		}
+		if b.opts.Seen != nil {
+			b.opts.Seen(m)
+		}
 		one := answer(m)
+		one.delay += b.desk.take(time.Now())
 		whole.delay = max(whole.delay, one.delay)
 		whole.lines = append(whole.lines, one.lines...)
 		whole.held = whole.held || one.held

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -26,6 +27,25 @@ type Options struct {
 	Batch    float64 // how often calls go as a batch, from 0 to 1: of up to four over WebSocket, of one over HTTP
 	Leave    float64 // how often a client ends its connection in place of the next call, and comes again
 	Seed     uint64
+
+	Name    string          // of the crowd, to tell its calls from those of another; empty: client
+	Methods []string        // one by chance for each call; none: echo
+	Until   <-chan struct{} // no call is made once it is closed; Calls does not count then
+	Think   time.Duration   // longest wait of a client before its next call
+	Book    func(Settled)   // told each call that is answered, by many goroutines
+}
+
+// Settled is a call and how it was answered.
+type Settled struct {
+	Client       int
+	Method       string
+	Params       string // unlike those of any other call
+	Began, Ended time.Time
+
+	// Of an error by the proxy; zero where the call was answered.
+	Code   int
+	Reason string
+	Sent   bool // whether it may have reached the backend
 }
 
 // Result is what became of the calls. Every one is in exactly one of the three.
@@ -47,6 +67,15 @@ func (r Result) Faulted() int {
 // Run lets the crowd make its calls and returns when each is settled. Whatever a sound proxy would not do fails the test.
 func Run(tb testing.TB, o Options) Result {
 	tb.Helper()
+	if o.Name == "" {
+		o.Name = "client"
+	}
+	if len(o.Methods) == 0 {
+		o.Methods = []string{"echo"}
+	}
+	if o.Until != nil {
+		o.Calls = math.MaxInt
+	}
 	a := &account{tb: tb, faults: make(map[int]int)}
 	var clients sync.WaitGroup
 	for n := range o.Clients {
@@ -58,18 +87,21 @@ func Run(tb testing.TB, o Options) Result {
 			Options: o, account: a, number: n, left: calls,
 			dice: rand.New(rand.NewPCG(o.Seed, uint64(n))),
 		}
-		if strings.HasPrefix(o.URL, "ws") {
-			clients.Go(func() { c.runWS(tb.Context()) })
-		} else {
-			clients.Go(func() { c.runHTTP(tb.Context()) })
-		}
+		clients.Go(func() {
+			if strings.HasPrefix(o.URL, "ws") {
+				c.runWS(tb.Context())
+			} else {
+				c.runHTTP(tb.Context())
+			}
+			a.enter(c.made)
+		})
 	}
 	clients.Wait()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	r := Result{Answered: a.answered, Faults: a.faults, Abandoned: a.abandoned}
-	if sum := r.Answered + r.Faulted() + r.Abandoned; sum != o.Calls && !tb.Failed() {
-		tb.Errorf("%d calls: %d answered, %d faulted, %d abandoned make %d", o.Calls, r.Answered, r.Faulted(), r.Abandoned, sum)
+	if sum := r.Answered + r.Faulted() + r.Abandoned; sum != a.made && !tb.Failed() {
+		tb.Errorf("%d calls: %d answered, %d faulted, %d abandoned make %d", a.made, r.Answered, r.Faulted(), r.Abandoned, sum)
 	}
 	return r
 }
@@ -79,6 +111,7 @@ type account struct {
 	tb testing.TB
 
 	mu        sync.Mutex
+	made      int
 	answered  int
 	abandoned int
 	faults    map[int]int
@@ -94,6 +127,12 @@ func (a *account) wrong(format string, args ...any) {
 	if n <= 10 {
 		a.tb.Errorf(format, args...)
 	}
+}
+
+func (a *account) enter(made int) {
+	a.mu.Lock()
+	a.made += made
+	a.mu.Unlock()
 }
 
 func (a *account) abandon(n int) {
@@ -113,18 +152,33 @@ type client struct {
 	made   int
 }
 
+// more reports whether another call is to be made.
+func (c *client) more() bool {
+	select {
+	case <-c.Until: // never, where it is nil
+		c.left = 0
+	default:
+	}
+	return c.left > 0
+}
+
 // call is one that is in flight: its id is the slot, and its params are like no other's.
 type call struct {
 	slot   int
+	method string
 	params string
+	began  time.Time
 }
 
 // next is the text of the next call for a slot.
 func (c *client) next(slot int) (call, string) {
 	c.left--
 	c.made++
-	k := call{slot: slot, params: fmt.Sprintf(`["client %d","call %d"]`, c.number, c.made)}
-	return k, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"echo","params":%s}`, slot, k.params)
+	k := call{
+		slot: slot, method: c.Methods[c.dice.IntN(len(c.Methods))], began: time.Now(),
+		params: fmt.Sprintf(`["%s %d","call %d"]`, c.Name, c.number, c.made),
+	}
+	return k, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}`, slot, k.method, k.params)
 }
 
 // reply is one message from the proxy.
@@ -135,6 +189,8 @@ type reply struct {
 		Code int `json:"code"`
 		Data struct {
 			Source string `json:"source"`
+			Reason string `json:"reason"`
+			Sent   *bool  `json:"sent"`
 		} `json:"data"`
 	} `json:"error"`
 }
@@ -144,8 +200,17 @@ func (c *client) settle(k call, r reply) {
 	switch {
 	case r.Error != nil && r.Error.Data.Source != "idmux":
 		c.wrong("client %d: call %s got error %d of nobody", c.number, k.params, r.Error.Code)
+	case r.Error != nil && r.Error.Data.Sent == nil:
+		c.wrong("client %d: call %s got error %d that does not say whether it was sent", c.number, k.params, r.Error.Code)
 	case r.Error == nil && string(r.Result) != k.params:
 		c.wrong("client %d: call %s got the answer %.200s", c.number, k.params, r.Result)
+	}
+	if c.Book != nil {
+		s := Settled{Client: c.number, Method: k.method, Params: k.params, Began: k.began, Ended: time.Now()}
+		if e := r.Error; e != nil {
+			s.Code, s.Reason, s.Sent = e.Code, e.Data.Reason, e.Data.Sent != nil && *e.Data.Sent
+		}
+		c.Book(s)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,17 +221,29 @@ func (c *client) settle(k call, r reply) {
 	c.answered++
 }
 
-// pause keeps a client from hammering a proxy whose upstream is away.
-func pause(ctx context.Context, r reply) {
-	if r.Error == nil {
+// pause lets a client think, and keeps it from hammering a proxy whose upstream is away.
+func (c *client) pause(ctx context.Context, r reply, think time.Duration) {
+	if r.Error != nil {
+		think = max(think, 5*time.Millisecond)
+	}
+	if think == 0 {
 		return
 	}
-	timer := time.NewTimer(5 * time.Millisecond)
+	timer := time.NewTimer(think)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
+	case <-c.Until:
 	}
+}
+
+// think is how long the client waits before another call.
+func (c *client) think() time.Duration {
+	if c.Think == 0 {
+		return 0
+	}
+	return time.Duration(c.dice.Int64N(int64(c.Think)))
 }
 
 // replies reads a message or a batch.

@@ -2,8 +2,10 @@ package crowd
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -23,6 +25,37 @@ func TestSoundServer(t *testing.T) {
 		r = Run(t, Options{URL: url, Clients: 7, InFlight: 4, Calls: 400, Leave: 0.1})
 		if r.Abandoned == 0 || r.Faulted() != 0 {
 			t.Errorf("%s: %+v", url, r)
+		}
+	}
+}
+
+// TestUntil lets crowds call until they are stopped, and wants each call booked, and none twice.
+func TestUntil(t *testing.T) {
+	b := testbackend.Start(t)
+	for _, url := range []string{b.WS(), b.HTTP()} {
+		var mu sync.Mutex
+		booked, stop := make(map[string]Settled), make(chan struct{})
+		r := Run(t, Options{
+			URL: url, Clients: 5, InFlight: 2, Name: "someone", Methods: []string{"echo", "other"}, Until: stop,
+			Think: time.Millisecond,
+			Book: func(s Settled) {
+				mu.Lock()
+				defer mu.Unlock()
+				booked[s.Params] = s
+				if len(booked) == 100 {
+					close(stop)
+				}
+			},
+		})
+		methods := make(map[string]int)
+		for params, s := range booked {
+			methods[s.Method]++
+			if s.Code != 0 || s.Ended.Before(s.Began) || !strings.HasPrefix(params, `["someone `) {
+				t.Errorf("%s: %+v", url, s)
+			}
+		}
+		if len(booked) != r.Answered || len(booked) < 100 || methods["echo"] == 0 || methods["other"] == 0 {
+			t.Errorf("%s: %+v, %d booked: %v", url, r, len(booked), methods)
 		}
 	}
 }

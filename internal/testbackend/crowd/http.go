@@ -20,8 +20,12 @@ func (c *client) runHTTP(ctx context.Context) {
 	for i := range c.InFlight {
 		free <- i + 1
 	}
-	for c.left > 0 && ctx.Err() == nil {
+	for c.more() && ctx.Err() == nil {
 		slot := <-free
+		if !c.more() {
+			return
+		}
+		think := c.think()
 		k, text := c.next(slot)
 		if c.dice.Float64() < c.Batch {
 			text = "[" + text + "]"
@@ -36,14 +40,14 @@ func (c *client) runHTTP(ctx context.Context) {
 			if leaving != nil {
 				defer leaving.Stop()
 			}
-			c.post(one, transport, k, text)
+			c.post(one, transport, k, text, think)
 			free <- slot
 		})
 	}
 }
 
 // post makes one call. One that its client gave up is abandoned, unless the answer was quicker.
-func (c *client) post(ctx context.Context, transport *http.Transport, k call, text string) {
+func (c *client) post(ctx context.Context, transport *http.Transport, k call, text string, think time.Duration) {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	body, err := exchange(limited, transport, c.URL, text)
@@ -60,7 +64,7 @@ func (c *client) post(ctx context.Context, transport *http.Transport, k call, te
 		return
 	}
 	c.settle(k, all[0])
-	pause(ctx, all[0])
+	c.pause(ctx, all[0], think)
 }
 
 func exchange(ctx context.Context, transport *http.Transport, url, text string) ([]byte, error) {

@@ -11,7 +11,7 @@ import (
 
 // runWS makes the client's calls over one connection after the other.
 func (c *client) runWS(ctx context.Context) {
-	for c.left > 0 && ctx.Err() == nil {
+	for c.more() && ctx.Err() == nil {
 		conn, _, err := websocket.DefaultDialer.DialContext(ctx, c.URL, nil)
 		if err != nil {
 			c.wrong("client %d: dial: %v", c.number, err)
@@ -33,8 +33,8 @@ func (c *client) visit(ctx context.Context, conn *websocket.Conn) bool {
 	for i := range c.InFlight {
 		free = append(free, i+1)
 	}
-	for c.left > 0 || len(flying) > 0 {
-		for len(free) > 0 && c.left > 0 {
+	for c.more() || len(flying) > 0 {
+		for len(free) > 0 && c.more() {
 			if c.dice.Float64() < c.Leave {
 				c.abandon(len(flying))
 				return true
@@ -58,6 +58,9 @@ func (c *client) visit(ctx context.Context, conn *websocket.Conn) bool {
 				return false
 			}
 		}
+		if len(flying) == 0 {
+			break // the end came just now
+		}
 		_ = conn.SetReadDeadline(time.Now().Add(patience))
 		_, text, err := conn.ReadMessage()
 		if err != nil {
@@ -78,7 +81,7 @@ func (c *client) visit(ctx context.Context, conn *websocket.Conn) bool {
 			delete(flying, slot)
 			free = append(free, slot)
 			c.settle(k, r)
-			pause(ctx, r)
+			c.pause(ctx, r, c.think())
 		}
 	}
 	return true
