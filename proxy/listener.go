@@ -238,6 +238,7 @@ func (l *Listener) enter() bool {
 // start makes conn, which r was the handshake of, a session. The caller has entered.
 func (l *Listener) start(conn wire.Conn, r *http.Request) {
 	s := newSession(l, conn, l.info(r.RemoteAddr, "websocket"), r)
+	polled := len(l.readers) > 0 && s.pollBy(l, l.readers[int(l.turn.Add(1))%len(l.readers)])
 	l.mu.Lock()
 	leaving := l.leaving
 	l.sessions[s] = struct{}{}
@@ -249,7 +250,9 @@ func (l *Listener) start(conn wire.Conn, r *http.Request) {
 		h(&s.info)
 	}
 	l.running.Add(1)
-	if len(l.readers) > 0 && s.pollBy(l, l.readers[int(l.turn.Add(1))%len(l.readers)]) {
+	if polled {
+		s.rejoin()
+		s.kick() // its first bytes may have come with the handshake
 		return
 	}
 	go func() {

@@ -33,7 +33,8 @@ func newPollReaders(cfg *ListenerConfig, n int) []*pollReader {
 // errEnding ends the reading of a session whose end was begun elsewhere.
 var errEnding = errors.New("proxy: session is ending")
 
-// pollBy hands a new session to a poller; false where its connection cannot be polled.
+// pollBy prepares a new session for a poller, which rejoin hands it to; false where its connection cannot be polled. It
+// comes before anybody else knows of the session.
 func (s *Session) pollBy(l *Listener, r *pollReader) bool {
 	polled, ok := wire.AsPolled(s.conn)
 	if !ok {
@@ -42,8 +43,6 @@ func (s *Session) pollBy(l *Listener, r *pollReader) bool {
 	s.listener, s.reader, s.polled = l, r, polled
 	s.conn.Listen(wire.Events{Ping: s.pong})
 	polled.SetPolled(true)
-	s.rejoin()
-	r.poller.Kick(s) // its first bytes may have come with the handshake
 	return true
 }
 
@@ -88,11 +87,26 @@ func (s *Session) crowded() bool {
 		return true
 	}
 	for i := range s.pins {
-		if conn := s.pins[i].conn.Load(); conn != nil && conn.Crowded(s.info.Session) {
+		p := &s.pins[i]
+		conn := p.conn.Load()
+		switch {
+		case conn == nil || !conn.Ready(): // it may become any
+			if p.target.pool.Crowded(s.info.Session) {
+				return true
+			}
+		case conn.Crowded(s.info.Session):
 			return true
 		}
 	}
 	return false
+}
+
+// kick has the poller look at the session although nothing came. A connection that was closed is heard of in no other
+// way.
+func (s *Session) kick() {
+	if s.reader != nil {
+		s.reader.poller.Kick(s)
+	}
 }
 
 // stepAside takes the session from the poller: with more, since what has come whole may have to wait for a place, and
@@ -136,6 +150,7 @@ func (s *Session) work(ln *lane, ended error) error {
 		if unit == wire.NoUnit {
 			return ended
 		}
+		s.reads.Store(s.reads.Load() | 1)
 		frame, err := s.conn.ReadFrame()
 		if err == nil && unit == wire.MessageUnit {
 			err = ln.handle(s, frame)

@@ -46,8 +46,8 @@ func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *
 		client: client{info: info, limit: l.cfg.InFlight},
 		place:  l.routes.at(r),
 		router: l.router, cfg: &l.cfg, conn: conn,
-		sender: wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16}),
 	}
+	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16, Failed: s.kick})
 	s.pins = newPins(l.routes, &s.info, r.Header)
 	return s
 }
@@ -140,9 +140,7 @@ func (s *Session) end(why CloseReason, code int) {
 			s.sender.Flush()
 		}
 		_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only on a closed connection
-		if s.reader != nil {
-			s.reader.poller.Kick(s)
-		}
+		s.kick()
 	})
 }
 
@@ -152,9 +150,7 @@ func (s *Session) evict(why CloseReason, code int) {
 		s.why.Store(&why)
 		s.sender.Discard(&wire.Frame{Op: wire.Close, Code: code, B: []byte(why)})
 		_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only on a closed connection
-		if s.reader != nil {
-			s.reader.poller.Kick(s)
-		}
+		s.kick()
 	})
 }
 

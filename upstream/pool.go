@@ -151,6 +151,18 @@ func (p *Pool) Live() int {
 	return n + p.leases.live()
 }
 
+// Crowded reports whether one of the connections is; see Conn.Crowded.
+func (p *Pool) Crowded(flow uint64) bool {
+	for _, e := range *p.endpoints.Load() {
+		for i := range e.slots {
+			if c := e.slots[i].Load(); c != nil && c.Ready() && c.Crowded(flow) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Full reports whether the upstream has as many calls in flight as it may.
 func (p *Pool) Full() bool {
 	return p.cfg.Requests > 0 && p.inFlight.Load() >= int64(p.cfg.Requests)

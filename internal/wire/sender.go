@@ -54,6 +54,9 @@ type SenderConfig struct {
 	Window  int
 	Pending int // frames that may wait for the window; 0: no bound but Limit
 	Share   int // bytes of one flow that may wait for the window before EnqueueWait waits; 0: Limit
+
+	// Failed, where not nil, is called when a write has failed and the connection was closed for it. It must not block.
+	Failed func()
 }
 
 // NewSender returns the sender of conn, which nobody else may write to.
@@ -269,11 +272,14 @@ func (s *Sender) Waiting() int {
 	return s.backlog.Len()
 }
 
-// Crowded reports whether the queue is half full, or what a flow has in it: soon, EnqueueWait may wait.
+// headroom is what a sender that is not crowded has room for at least, in bytes.
+const headroom = 256 << 10
+
+// Crowded reports whether the queue is half full, or nearly, or what a flow has in it: soon, EnqueueWait may wait.
 func (s *Sender) Crowded(flow uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.bytes > s.cfg.Limit/2 || s.cfg.Share > 0 && s.backlog.Bytes(flow) > s.cfg.Share/2
+	return s.bytes > 0 && s.cfg.Limit-s.bytes < max(s.cfg.Limit/2, headroom) || s.cfg.Share > 0 && s.backlog.Bytes(flow) > s.cfg.Share/2
 }
 
 // Queued is the number of bytes that wait to be taken by the peer.
@@ -462,6 +468,9 @@ func (s *Sender) fail() {
 	s.busy = false
 	s.wakeLocked()
 	s.mu.Unlock()
+	if s.cfg.Failed != nil {
+		s.cfg.Failed()
+	}
 }
 
 // Stop ends the sender and waits until nobody writes any more: after it, no frame of its queue can reach the wire. It
