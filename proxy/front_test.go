@@ -91,6 +91,10 @@ func startFront(t *testing.T, to string, change func(*settings)) *front {
 		t.Fatal(err)
 	}
 	f.router.AddTarget(s.target, f.pool)
+	pools := []*upstream.Pool{f.pool}
+	if s.more != nil {
+		pools = append(pools, s.more(t, s, f.router))
+	}
 	if f.listener, err = NewListener(s.listener, f.router, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +106,9 @@ func startFront(t *testing.T, to string, change func(*settings)) *front {
 	lower, stopLower := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { f.router.Run(lower) })
-	running.Go(func() { f.pool.Run(lower) })
+	for _, p := range pools {
+		running.Go(func() { p.Run(lower) })
+	}
 	serving, stopServing := context.WithCancel(context.Background())
 	f.end = stopServing
 	go func() { f.served <- f.listener.Serve(serving, f.socket) }()
@@ -125,6 +131,22 @@ func startFront(t *testing.T, to string, change func(*settings)) *front {
 	return f
 }
 
+// stalledUpstream adds an upstream that never reads.
+func stalledUpstream(t *testing.T, s *settings, r *Router) *upstream.Pool {
+	target, cfg := s.target, s.upstream
+	target.Name, cfg.Name = "stalled", "stalled"
+	p, err := upstream.New(cfg, r, upstream.Hooks{}, func(context.Context) (wire.Conn, error) {
+		near, far := wire.Pipe(1)
+		context.AfterFunc(t.Context(), func() { _ = far.Close() })
+		return near, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.AddTarget(target, p)
+	return p
+}
+
 // offer puts v into a channel if there is room.
 func offer[T any](c chan<- T, v T) {
 	select {
@@ -133,7 +155,7 @@ func offer[T any](c chan<- T, v T) {
 	}
 }
 
-// echo is an upstream that answers each request with its params, and never answers the method silent.
+// echo is an upstream that answers each request with its params, the method large with a megabyte, and silent never.
 func echo(far wire.Conn) {
 	defer func() { _ = far.Close() }()
 	for {
@@ -153,9 +175,12 @@ func echo(far wire.Conn) {
 		rest := m[id+len(`"id":`):]
 		answer := append([]byte(`{"jsonrpc":"2.0","id":`), rest[:bytes.IndexByte(rest, ',')]...)
 		answer = append(answer, `,"result":`...)
-		if p := bytes.Index(m, []byte(`"params":`)); p >= 0 {
+		switch p := bytes.Index(m, []byte(`"params":`)); {
+		case p >= 0:
 			answer = append(answer, m[p+len(`"params":`):]...)
-		} else {
+		case bytes.Contains(m, []byte(`"large"`)):
+			answer = append(answer, `"`+strings.Repeat("x", 1<<20)+`"}`...)
+		default:
 			answer = append(answer, "null}"...)
 		}
 		_ = far.WriteFrame(&wire.Frame{B: answer})

@@ -231,3 +231,58 @@ func TestServeEnds(t *testing.T) {
 		clients.Wait()
 	})
 }
+
+// A WebSocket client that reads nothing within the write timeout is gone, however much room its queue has.
+func TestWebSocketClientThatNeverReads(t *testing.T) {
+	f := startFront(t, "", func(s *settings) {
+		s.listener.WriteTimeout, s.listener.SendQueue = 50*time.Millisecond, 256<<20
+	})
+	ws := f.connect(t, nil)
+	_ = ws.NetConn().(*net.TCPConn).SetReadBuffer(4 << 10)
+	for range 16 {
+		if ws.WriteMessage(websocket.TextMessage, []byte(call(1, "large"))) != nil {
+			break // given up already
+		}
+	}
+	if why := await(t, f.closes, "the end of the session"); why != CloseLost {
+		t.Errorf("ended with %s, want %s", why, CloseLost)
+	}
+}
+
+// While an upstream takes nothing, its sessions wait; those of another go on, and none is taken for mute.
+func TestStalledUpstreamHoldsUpNobodyElse(t *testing.T) {
+	const ping = 300 * time.Millisecond
+	for _, spread := range []bool{false, true} {
+		t.Run(fmt.Sprintf("spread=%v", spread), func(t *testing.T) {
+			f := startFront(t, "", func(s *settings) {
+				s.target.Spread = spread
+				s.upstream.Queue = 512 << 10
+				s.listener.PingInterval, s.listener.PongTimeout = ping, ping
+				s.listener.Routes = []RouteConfig{{Methods: []string{"stalled"}, Upstream: "stalled"}}
+				s.more = stalledUpstream
+			})
+			message := `{"jsonrpc":"2.0","id":1,"method":"stalled","params":["` + strings.Repeat("x", 10<<10) + `"]}`
+			for range 16 { // enough for every reader to have some of them, and to fill the queue twice
+				ws := f.connect(t, nil)
+				for range 8 {
+					if err := ws.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for start := time.Now(); time.Since(start) < 3*ping; {
+				ws := f.connect(t, nil)
+				if err := ws.WriteMessage(websocket.TextMessage, []byte(echoCall)); err != nil {
+					t.Fatal(err)
+				}
+				if _, m, err := ws.ReadMessage(); err != nil || string(m) != echoAnswer {
+					t.Fatalf("a session of another upstream: %s, %v", m, err)
+				}
+				_ = ws.Close()
+				if why := await(t, f.closes, "the end of the session"); why == CloseMute {
+					t.Fatal("a session was taken for mute")
+				}
+			}
+		})
+	}
+}

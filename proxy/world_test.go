@@ -29,6 +29,8 @@ type settings struct {
 
 	clientRoom, upstreamRoom int           // frames that a pipe holds for who does not read
 	dialing                  time.Duration // how long it takes to connect to the upstream
+
+	more func(t *testing.T, s *settings, r *Router) *upstream.Pool // makes another upstream known; with real sockets only
 }
 
 func defaultSettings() *settings {
