@@ -12,7 +12,7 @@ type PassiveConfig struct {
 	Failures  int           // in a row; 0: never
 	Eject     time.Duration // the first time; twice as long the second time, and so on
 	MaxEject  time.Duration
-	MaxShare  int   // percent of a pool's endpoints that may be ejected at a time
+	MaxShare  int   // percent of a pool's endpoints that may be ejected at a time; one always may, unless this is 0 or it is the only one
 	Panic     int   // percent: with fewer healthy endpoints than this, health is not asked any more
 	Mute      int   // calls of one connection that time out in a row, with nothing else coming: it is replaced; 0: never
 	Codes     []int // JSON-RPC error codes that count as failures
@@ -25,7 +25,7 @@ type BreakerConfig struct {
 	Percent int           // of failures in a window that opens it; 0: no breaker
 	Calls   int           // fewer calls in a window say nothing
 	Window  time.Duration // how long calls are counted
-	Open    time.Duration // how long the endpoint is left alone, before single calls try it again
+	Open    time.Duration // how long the endpoint is left alone; then the first result decides whether for as long again
 }
 
 // health is what is known of an endpoint. Safe for concurrent use.
@@ -44,6 +44,7 @@ type health struct {
 	ejections int
 	ejected   bool
 	open      bool      // the breaker
+	trial     bool      // the breaker was open: the next result decides
 	failed    int64     // of the breaker's window
 	began     time.Time // of the breaker's window
 	since     time.Time // of the last ejection's end
@@ -64,7 +65,7 @@ func (h *health) ok() {
 		return
 	}
 	h.mu.Lock()
-	h.failures = 0
+	h.failures, h.trial = 0, false
 	h.doubt.Store(false)
 	h.mu.Unlock()
 }
@@ -74,17 +75,12 @@ func (h *health) fail() {
 	h.mu.Lock()
 	h.failures++
 	h.doubt.Store(true)
-	out := h.ejected || h.open || h.closed
-	row := !out && h.cfg.Failures > 0 && h.failures >= h.cfg.Failures
-	share := !out && h.tripLocked()
+	in := !h.ejected && !h.open && !h.closed
+	share := in && h.tripLocked()
+	row := in && h.cfg.Failures > 0 && h.failures >= h.cfg.Failures
 	h.mu.Unlock()
-	if !row && !share || !h.end.Pool.mayEject(h.end) {
-		return
-	}
-	if row {
-		h.eject()
-	} else {
-		h.trip()
+	if row || share {
+		h.takeOut(row)
 	}
 }
 
@@ -100,56 +96,76 @@ func (h *health) tripLocked() bool {
 	}
 	h.failed++
 	n := h.calls.Add(1)
-	return n >= int64(b.Calls) && h.failed*100 >= n*int64(b.Percent)
+	return h.trial || n >= int64(b.Calls) && h.failed*100 >= n*int64(b.Percent)
 }
 
-// trip opens the breaker.
-func (h *health) trip() {
-	b := &h.cfg.Breaker
-	h.mu.Lock()
-	h.open = true
-	h.setTimerLocked(b.Open, h.pardon)
-	h.judgeLocked()
-	h.mu.Unlock()
-	h.end.Pool.ejections.Add(1)
-	h.end.Pool.event(h.end, "breaker open", b.Open)
-}
-
-func (h *health) eject() {
-	h.mu.Lock()
-	if h.ejected || h.closed {
-		h.mu.Unlock()
+// takeOut keeps calls from the endpoint for a while, if as many as may be are not out already: by an ejection, whose time
+// grows, or by opening the breaker.
+func (h *health) takeOut(eject bool) {
+	p := h.end.Pool
+	if !p.mayTakeOut() {
 		return
 	}
-	if !h.since.IsZero() && time.Since(h.since) > h.cfg.Forgiving {
-		h.ejections = 0
+	h.mu.Lock()
+	if h.ejected || h.open || h.closed {
+		h.mu.Unlock()
+		p.out.Add(-1)
+		return
 	}
-	d := h.cfg.MaxEject
-	if h.ejections < 20 {
-		d = min(d, h.cfg.Eject<<h.ejections)
+	what, d := "breaker open", h.cfg.Breaker.Open
+	if eject {
+		what, d = "ejected", h.growLocked()
+		h.ejected = true
+	} else {
+		h.open = true
 	}
-	h.ejections++
-	h.ejected, h.failures = true, 0
+	h.failures, h.trial = 0, false
 	h.setTimerLocked(d, h.pardon)
 	h.judgeLocked()
 	h.mu.Unlock()
-	h.end.Pool.ejections.Add(1)
-	h.end.Pool.event(h.end, "ejected", d)
+	p.ejections.Add(1)
+	p.event(h.end, what, d)
 }
 
-// pardon ends an ejection or opens a breaker half: calls come again, and tell.
+// growLocked returns the time of the next ejection: twice that of the last, unless all was well for long.
+func (h *health) growLocked() time.Duration {
+	if !h.since.IsZero() && time.Since(h.since) > h.cfg.Forgiving {
+		h.ejections = 0
+	}
+	d := h.cfg.Eject
+	for range h.ejections {
+		if d >= h.cfg.MaxEject/2 {
+			d = h.cfg.MaxEject
+			break
+		}
+		d *= 2
+	}
+	h.ejections++
+	return min(d, h.cfg.MaxEject)
+}
+
+// pardon ends an ejection or opens a breaker half: calls come again, and the first tell.
 func (h *health) pardon() {
 	h.mu.Lock()
-	h.ejected, h.open = false, false
+	if h.closed {
+		h.mu.Unlock()
+		return
+	}
 	h.failures = 0
-	if h.cfg.Failures > 1 {
+	switch {
+	case h.open:
+		h.trial = true
+		h.doubt.Store(true)
+	case h.cfg.Failures > 1:
 		h.failures = h.cfg.Failures - 1 // on probation: one more and it is out again
 		h.doubt.Store(true)
 	}
+	h.ejected, h.open = false, false
 	h.since = time.Now()
 	h.began = time.Time{}
 	h.judgeLocked()
 	h.mu.Unlock()
+	h.end.Pool.out.Add(-1)
 	h.end.Pool.event(h.end, "back", 0)
 	h.end.Pool.recv.Up(nil)
 }
@@ -194,11 +210,15 @@ func (h *health) setTimerLocked(d time.Duration, f func()) {
 
 func (h *health) close() {
 	h.mu.Lock()
+	out := !h.closed && (h.ejected || h.open)
 	h.closed = true
 	if h.timer != nil {
 		h.timer.Stop()
 	}
 	h.mu.Unlock()
+	if out {
+		h.end.Pool.out.Add(-1)
+	}
 }
 
 func (h *health) state() string {
@@ -215,11 +235,4 @@ func (h *health) state() string {
 		return "open"
 	}
 	return "up"
-}
-
-// out reports whether passive health keeps the endpoint out.
-func (h *health) out() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.ejected || h.open
 }

@@ -489,7 +489,7 @@ func TestHTTPCancel(t *testing.T) {
 // refusing is a wire.Claimer whose frame nobody wants any more.
 type refusing struct{}
 
-func (refusing) Claim(uint32) bool { return false }
+func (refusing) Claim(uint32) bool  { return false }
 func (refusing) Wanted(uint32) bool { return true }
 
 func TestHTTPWritesNothingUnwanted(t *testing.T) {

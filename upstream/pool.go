@@ -36,6 +36,7 @@ type Pool struct {
 	endpoints atomic.Pointer[[]*Endpoint] // the present ones; replaced as a whole
 	inFlight  atomic.Int64
 	ejections atomic.Uint64
+	out       atomic.Int64 // endpoints that passive health keeps out now
 	turn      atomic.Uint32
 	round     atomic.Uint32
 	paused    atomic.Bool
@@ -228,16 +229,18 @@ func (p *Pool) Enable() {
 	}
 }
 
-// mayEject reports whether one more endpoint may be taken out for failing.
-func (p *Pool) mayEject(one *Endpoint) bool {
-	all := *p.endpoints.Load()
-	out := 1
-	for _, e := range all {
-		if e != one && e.health.out() {
-			out++
+// mayTakeOut reports whether one more endpoint may be taken out for failing, and counts it then.
+func (p *Pool) mayTakeOut() bool {
+	all := len(*p.endpoints.Load())
+	for {
+		n := p.out.Load()
+		if share := p.cfg.Passive.MaxShare; all < 2 || share == 0 || n > 0 && int(n+1)*100 > share*all {
+			return false
+		}
+		if p.out.CompareAndSwap(n, n+1) {
+			return true
 		}
 	}
-	return len(all) > 1 && out*100 <= p.cfg.Passive.MaxShare*len(all)
 }
 
 func (p *Pool) event(e *Endpoint, what string, d time.Duration) {
