@@ -44,8 +44,7 @@ func (r *reader) appendJSON(dst []byte, n ast.Node, at string, secret bool) ([]b
 	}
 	r.nested++
 	defer func() { r.nested-- }()
-	if r.budget < 0 || r.nested > maxNested {
-		r.mistake(n, at, "nests too deep, or is far too large")
+	if r.exceeded(at) {
 		return nil, false
 	}
 	switch n := n.(type) {

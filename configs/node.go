@@ -98,8 +98,7 @@ func (r *reader) merge(values []*ast.MappingValueNode, at string) []entry {
 	r.budget -= len(values)
 	r.nested++
 	defer func() { r.nested-- }()
-	if r.budget < 0 || r.nested > maxNested {
-		r.mistakeAt(r.find(at), at, "aliases nest too deep, or make this far too large")
+	if r.exceeded(at) {
 		return nil
 	}
 	var own, inherited []entry
@@ -126,6 +125,15 @@ func (r *reader) merge(values []*ast.MappingValueNode, at string) []entry {
 	return own
 }
 
+// exceeded notes that the value at a path is too much, if it is.
+func (r *reader) exceeded(at string) bool {
+	if r.budget >= 0 && r.nested <= maxNested {
+		return false
+	}
+	r.mistakeAt(r.find(at), at, "nests too deep, or aliases make it far too large")
+	return true
+}
+
 // inherit returns the entries of a mapping, or of several in a list.
 func (r *reader) inherit(n ast.Node, at string) []entry {
 	value, ok := r.resolve(n, at)
@@ -138,6 +146,9 @@ func (r *reader) inherit(n ast.Node, at string) []entry {
 	}
 	var all []entry
 	for _, v := range s.Values {
+		if r.budget--; r.exceeded(at) {
+			break
+		}
 		all = append(all, r.entries(v, at)...)
 	}
 	return all
