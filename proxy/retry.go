@@ -84,6 +84,8 @@ func (r *Router) retry(x *exchange, req []byte, sent bool, fl *wire.Flusher) boo
 	switch {
 	case x.race != nil, t.pool.SessionMode(), x.deadline <= r.now.Load():
 		return false
+	case x.client == &r.self: // a check of this endpoint, which no other can pass
+		return false
 	case x.attempts+1 >= t.cfg.Retry.Attempts:
 		return false
 	case sent && (!x.safe || !t.retries.spend()):
