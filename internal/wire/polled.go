@@ -16,6 +16,9 @@ var errStarved = errors.New("wire: read past what was announced")
 // and waiting for one is what a polled connection must not do.
 var emptyMessage = []byte{0x81, 0x80, 0, 0, 0, 0}
 
+// opClose is the first of the opcodes of control frames (RFC 6455 section 5.2).
+const opClose = 8
+
 // polled is the state of a Socket whose reads are driven by a Poller. Owned by the reader.
 type polled struct {
 	on    bool
@@ -93,7 +96,9 @@ func (c *webSocket) Next() (Unit, int) {
 		}
 		f.at += size
 		switch {
-		case op >= 8:
+		case op == opClose && f.inside: // no end of the message will come; the library finds the goodbye on its way to it
+			return f.announce(MessageUnit, f.at, nil)
+		case op >= opClose:
 			if !f.inside {
 				f.control = f.at
 			}
