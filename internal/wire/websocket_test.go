@@ -21,7 +21,6 @@ const (
 	opContinue = 0
 	opText     = 1
 	opBinary   = 2
-	opClose    = 8
 	opPing     = 9
 	opPong     = 10
 	fin        = 0x80
@@ -176,6 +175,10 @@ func TestFirstFrameGluedToTheHandshake(t *testing.T) {
 	for name, pair := range map[string]func() (*raw, Conn){
 		"client": func() (*raw, Conn) { return dialRaw(t, testConfig, early) },
 		"server": func() (*raw, Conn) { return serveRaw(t, early) },
+		"client, polled": func() (*raw, Conn) {
+			c, conn := dialRaw(t, testConfig, early)
+			return c, newPump(t, startPoller(t), conn)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, conn := pair()
@@ -187,10 +190,13 @@ func TestFirstFrameGluedToTheHandshake(t *testing.T) {
 	}
 }
 
-func TestFragments(t *testing.T) {
+func TestFragments(t *testing.T) { eachReader(t, testFragments) }
+
+func testFragments(t *testing.T, read func(Conn) Conn) {
 	c, conn := dialRaw(t, testConfig, nil)
 	var pings []string
 	conn.Listen(Events{Ping: func(p []byte) { pings = append(pings, string(p)) }})
+	conn = read(conn)
 	c.send(t,
 		c.frame(opText, `{"a":`), c.frame(fin|opPing, "between"), c.frame(opContinue, "[1,"), c.frame(opContinue, ""),
 		c.frame(fin|opPong, ""), c.frame(fin|opContinue, "2]}"), c.frame(fin|opText, "next"))
@@ -226,6 +232,10 @@ func TestProtocolErrors(t *testing.T) {
 			for side, pair := range map[string]func() (*raw, Conn){
 				"client": func() (*raw, Conn) { return dialRaw(t, testConfig, nil) },
 				"server": func() (*raw, Conn) { return serveRaw(t, nil) },
+				"client, polled": func() (*raw, Conn) {
+					c, conn := dialRaw(t, testConfig, nil)
+					return c, newPump(t, startPoller(t), conn)
+				},
 			} {
 				c, conn := pair()
 				s := NewSender(conn, SenderConfig{Limit: 1 << 20, Keep: 16})
@@ -248,16 +258,20 @@ func TestProtocolErrors(t *testing.T) {
 	}
 }
 
-func TestReadLimit(t *testing.T) {
+func TestReadLimit(t *testing.T) { eachReader(t, testReadLimit) }
+
+func testReadLimit(t *testing.T, read func(Conn) Conn) {
 	cfg := testConfig
 	cfg.ReadLimit = 1000
 	t.Run("a frame at the limit", func(t *testing.T) {
 		c, conn := dialRaw(t, cfg, nil)
+		conn = read(conn)
 		c.send(t, c.frame(fin|opText, strings.Repeat("x", 1000)))
 		wantFrame(t, conn, strings.Repeat("x", 1000))
 	})
 	t.Run("a frame over the limit", func(t *testing.T) {
 		c, conn := dialRaw(t, cfg, nil)
+		conn = read(conn)
 		c.send(t, c.frame(fin|opText, strings.Repeat("x", 1001)))
 		if _, err := conn.ReadFrame(); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%v, want ErrTooLarge", err)
@@ -268,6 +282,7 @@ func TestReadLimit(t *testing.T) {
 	})
 	t.Run("fragments over the limit", func(t *testing.T) {
 		c, conn := dialRaw(t, cfg, nil)
+		conn = read(conn)
 		c.send(t, c.frame(opText, strings.Repeat("x", 600)), c.frame(fin|opContinue, strings.Repeat("y", 401)))
 		if _, err := conn.ReadFrame(); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%v, want ErrTooLarge", err)
@@ -275,14 +290,17 @@ func TestReadLimit(t *testing.T) {
 	})
 	t.Run("fragments that no memory holds", func(t *testing.T) {
 		c, conn := dialRaw(t, cfg, nil)
-		c.send(t, c.frame(opText, "x"), []byte{fin | opContinue, 0x80 | 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4})
+		conn = read(conn)
+		c.send(t, c.frame(opText, "x"), []byte{fin | opContinue, 0x80 | 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4},
+			make([]byte, 20_000))
 		if _, err := conn.ReadFrame(); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%v, want ErrTooLarge", err)
 		}
 	})
 	t.Run("a length that no memory holds", func(t *testing.T) {
 		c, conn := dialRaw(t, cfg, nil)
-		c.send(t, []byte{fin | opText, 0x80 | 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}, make([]byte, 4000))
+		conn = read(conn)
+		c.send(t, []byte{fin | opText, 0x80 | 127, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4}, make([]byte, 20_000))
 		if _, err := conn.ReadFrame(); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%v, want ErrTooLarge", err)
 		}
@@ -299,24 +317,39 @@ func TestBinaryIsNotText(t *testing.T) {
 }
 
 func TestCloseFrames(t *testing.T) {
+	nothing := func(*raw) []byte { return nil }
 	t.Run("received", func(t *testing.T) {
-		for payload, want := range map[string]CloseError{
-			"":                 {Code: codeNoStatus},
-			"\x03\xe8":         {Code: CodeNormal},
-			"\x03\xe9so long":  {Code: CodeGoingAway, Reason: "so long"},
-			"\x0f\xa0mine own": {Code: 4000, Reason: "mine own"},
-		} {
-			c, conn := dialRaw(t, testConfig, nil)
-			c.send(t, c.frame(fin|opClose, payload))
-			var bye *CloseError
-			if _, err := conn.ReadFrame(); !errors.As(err, &bye) || *bye != want {
-				t.Errorf("goodbye %q: %v, want %v", payload, err, &want)
-			}
-			if bye != nil && want.Reason != "" && !strings.Contains(bye.Error(), fmt.Sprint(want.Code, " ", want.Reason)) {
-				t.Errorf("the error does not tell code and reason: %v", bye)
-			}
-		}
+		eachReader(t, func(t *testing.T, read func(Conn) Conn) { testGoodbyes(t, read, nothing) })
 	})
+	t.Run("received within a message", func(t *testing.T) {
+		eachReader(t, func(t *testing.T, read func(Conn) Conn) {
+			testGoodbyes(t, read, func(c *raw) []byte { return c.frame(opText, "no end") })
+		})
+	})
+	testSentGoodbyes(t)
+}
+
+func testGoodbyes(t *testing.T, read func(Conn) Conn, before func(c *raw) []byte) {
+	for payload, want := range map[string]CloseError{
+		"":                 {Code: codeNoStatus},
+		"\x03\xe8":         {Code: CodeNormal},
+		"\x03\xe9so long":  {Code: CodeGoingAway, Reason: "so long"},
+		"\x0f\xa0mine own": {Code: 4000, Reason: "mine own"},
+	} {
+		c, conn := dialRaw(t, testConfig, nil)
+		conn = read(conn)
+		c.send(t, before(c), c.frame(fin|opClose, payload))
+		var bye *CloseError
+		if _, err := conn.ReadFrame(); !errors.As(err, &bye) || *bye != want {
+			t.Errorf("goodbye %q: %v, want %v", payload, err, &want)
+		}
+		if bye != nil && want.Reason != "" && !strings.Contains(bye.Error(), fmt.Sprint(want.Code, " ", want.Reason)) {
+			t.Errorf("the error does not tell code and reason: %v", bye)
+		}
+	}
+}
+
+func testSentGoodbyes(t *testing.T) {
 	t.Run("sent", func(t *testing.T) {
 		for _, tc := range []struct {
 			code   int
