@@ -165,7 +165,7 @@ func (c *Config) source(ec EndpointConfig) (source, error) {
 type EndpointConfig struct {
 	URL      string
 	Weight   int // its share among endpoints of one priority, from 1
-	Priority int // 0 first; endpoints of a later one are used while none before is usable
+	Priority int // 0 first; endpoints of a later one are used while too few before are healthy (see PassiveConfig.Panic)
 }
 
 // endpoints returns the configured endpoints, whichever way they were given.

@@ -231,6 +231,9 @@ func (e *Endpoint) retire() {
 // usable reports whether new calls may go to the endpoint.
 func (e *Endpoint) usable() bool { return !e.drained.Load() && e.health.usable() && e.live() }
 
+// reachable reports whether calls could go to the endpoint, whatever its health.
+func (e *Endpoint) reachable() bool { return !e.drained.Load() && e.live() }
+
 func (e *Endpoint) live() bool {
 	for i := range e.slots {
 		if c := e.slots[i].Load(); c != nil && c.Ready() {

@@ -13,7 +13,7 @@ type PassiveConfig struct {
 	Eject     time.Duration // the first time; twice as long the second time, and so on
 	MaxEject  time.Duration
 	MaxShare  int   // percent of a pool's endpoints that may be ejected at a time; one always may, unless this is 0 or it is the only one
-	Panic     int   // percent: with fewer healthy endpoints than this, health is not asked any more
+	Panic     int   // percent: with fewer healthy endpoints in each priority, health is not asked any more; 0: always asked
 	Mute      int   // calls of one connection that time out in a row, with nothing else coming: it is replaced; 0: never
 	Codes     []int // JSON-RPC error codes that count as failures
 	Breaker   BreakerConfig

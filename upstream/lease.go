@@ -82,8 +82,9 @@ func (p *Pool) dialLease() (*Conn, error) {
 	if ctx == nil {
 		return nil, errStopped
 	}
-	usable := func(e *Endpoint) bool { return !e.drained.Load() && e.health.usable() }
-	e := p.choose(p.candidates(*p.endpoints.Load(), Choice{}, usable), Choice{})
+	healthy := func(e *Endpoint) bool { return e.health.usable() }
+	always := func(*Endpoint) bool { return true }
+	e := p.choose(p.candidates(nil, *p.endpoints.Load(), Choice{}, healthy, always), Choice{})
 	if e == nil {
 		p.leases.failed.Store(true)
 		return nil, fmt.Errorf("upstream %s: no endpoint", p.cfg.Name)
