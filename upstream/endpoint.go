@@ -131,9 +131,8 @@ func (e *Endpoint) label() string {
 // serve runs a connection to its end and tells everybody.
 func (e *Endpoint) serve(ctx context.Context, c *Conn, s *stream) error {
 	p := e.Pool
-	if p.paused.Load() {
-		s.sender.Pause()
-	}
+	p.enter(c)
+	defer p.leave(c)
 	if p.hooks.Connected != nil {
 		p.hooks.Connected(c)
 	}
@@ -177,6 +176,8 @@ func (e *Endpoint) runHTTP(ctx context.Context, slot int) {
 	c := newConn(e, e.label()+"-1")
 	x := newExchanger(ctx, c)
 	c.link = x
+	e.Pool.enter(c)
+	defer e.Pool.leave(c)
 	e.slots[slot].Store(c)
 	x.run(ctx)
 	e.slots[slot].Store(nil)

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -43,14 +44,15 @@ type Pool struct {
 	leases    leases
 
 	mu      sync.Mutex
-	running context.Context // of Run; nil before and after
+	running context.Context    // of Run; nil before and after
+	open    map[*Conn]struct{} // that are served
 	group   sync.WaitGroup
 }
 
 // New returns a pool that gives what arrives to recv. dial overrides how stream connections are made, which tests and
 // the demo backend use; nil means by the URL.
 func New(cfg Config, recv Receiver, hooks Hooks, dial DialFunc) (*Pool, error) {
-	p := &Pool{cfg: cfg, dial: dial, recv: recv, hooks: hooks}
+	p := &Pool{cfg: cfg, dial: dial, recv: recv, hooks: hooks, open: make(map[*Conn]struct{})}
 	var fixed []*Endpoint
 	for _, ec := range cfg.endpoints() {
 		s, err := cfg.source(ec)
@@ -199,11 +201,35 @@ func (p *Pool) Paused() bool { return p.paused.Load() }
 
 func (p *Pool) setPaused(on bool) {
 	p.paused.Store(on)
-	for _, e := range *p.endpoints.Load() {
-		for i := range e.slots {
-			if c := e.slots[i].Load(); c != nil {
-				c.link.pause(on)
-			}
+	p.mu.Lock()
+	all := slices.Collect(maps.Keys(p.open))
+	p.mu.Unlock()
+	for _, c := range all {
+		p.follow(c)
+	}
+}
+
+// enter makes a connection one that Pause and Resume reach, until leave. Those that are retired or leased are in no slot.
+func (p *Pool) enter(c *Conn) {
+	p.mu.Lock()
+	p.open[c] = struct{}{}
+	p.mu.Unlock()
+	p.follow(c)
+}
+
+func (p *Pool) leave(c *Conn) {
+	p.mu.Lock()
+	delete(p.open, c)
+	p.mu.Unlock()
+}
+
+// follow makes a connection pause or go on as the pool does. Whoever changes that last is followed, since each looks again.
+func (p *Pool) follow(c *Conn) {
+	for {
+		on := p.paused.Load()
+		c.link.pause(on)
+		if p.paused.Load() == on {
+			return
 		}
 	}
 }
