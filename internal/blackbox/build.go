@@ -19,8 +19,11 @@ import (
 const module = "github.com/idmux/idmux"
 
 // Main runs the tests of a package that starts idmux, checks that none leaves a goroutine, and removes the binary. It does
-// not return.
+// not return, unless this process was started as a Backend.
 func Main(m *testing.M) {
+	if serveBackend() {
+		return
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		if dir := buildDir.Load(); dir != nil {
 			_ = os.RemoveAll(*dir)

@@ -137,6 +137,7 @@ func (b *Backend) serveHTTP(w http.ResponseWriter, r *http.Request) {
 		reply.write(w, body)
 	case <-r.Context().Done():
 	case <-b.ctx.Done():
+		panic(http.ErrAbortHandler) // ends the connection; returning would answer with nothing
 	}
 }
 
