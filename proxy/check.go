@@ -163,9 +163,11 @@ func (r *Router) checkAll(t *Target) func(context.Context) {
 				rec = new(record)
 			}
 			now[e] = rec
-			if results[i] == nil {
+			switch {
+			case errors.Is(results[i], errUnconnected): // it is out of use anyway, and this says nothing of its health
+			case results[i] == nil:
 				rec.passed, rec.failed = rec.passed+1, 0
-			} else {
+			default:
 				rec.passed, rec.failed = 0, rec.failed+1
 			}
 			switch {
@@ -179,6 +181,8 @@ func (r *Router) checkAll(t *Target) func(context.Context) {
 		records = now
 	}
 }
+
+var errUnconnected = errors.New("proxy: health check: no connection")
 
 var errResult = errors.New("proxy: health check: unexpected result")
 
@@ -241,7 +245,7 @@ func (a answered) reply(_ int, f *wire.Frame, _ *wire.Flusher) { a <- f }
 func (r *Router) ask(ctx context.Context, e *upstream.Endpoint, method string, params []byte, timeout time.Duration) ([]byte, error) {
 	conn := e.Conn()
 	if conn == nil {
-		return nil, errors.New("proxy: health check: no connection")
+		return nil, errUnconnected
 	}
 	t := r.targets[e.Pool.Name()]
 	to := make(answered, 1)

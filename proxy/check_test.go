@@ -21,7 +21,7 @@ func TestCheckOfUnreachableEndpoint(t *testing.T) {
 	again := time.NewTicker(time.Millisecond)
 	defer again.Stop()
 	limit := time.After(patience)
-	for f.router.Upstreams()[0].Endpoints[0].State != "down" {
+	for f.router.Upstreams()[0].Endpoints[0].State == "up" {
 		select {
 		case <-again.C:
 		case <-limit:

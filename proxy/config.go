@@ -75,8 +75,8 @@ func DefaultListener(name, listen, upstream string) ListenerConfig {
 	return ListenerConfig{
 		Name: name, Listen: listen, Upstream: upstream,
 		Connections: 50000, InFlight: 1024, Message: l.Size, Batch: l.Batch, Depth: l.Depth,
-		SendQueue: 16 << 20, BatchReply: 32 << 20,
-		HeaderTimeout: 5 * time.Second, BodyTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		SendQueue: 64 << 20, BatchReply: 32 << 20,
+		HeaderTimeout: 10 * time.Second, BodyTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: 2 * time.Minute, PingInterval: 20 * time.Second, PongTimeout: 10 * time.Second,
 	}
 }

@@ -23,11 +23,32 @@ func (r *Router) Deliver(c *upstream.Conn, frame []byte) {
 	}
 	_, envs, fault := p.Parse(frame)
 	if !fault.Ok() {
-		r.drop(DropGarbage, c.Name, frame)
+		r.broken(c, frame, rewrite.ReasonBadResponse)
 		return
 	}
 	for i := range envs {
 		r.route(c, frame, &envs[i])
+	}
+}
+
+// TooLarge implements upstream.Receiver.
+func (r *Router) TooLarge(c *upstream.Conn, head []byte) {
+	r.broken(c, head, rewrite.ReasonResponseTooLarge)
+}
+
+// broken is for a frame that cannot be passed on. Its owner, where the frame still names one, is told at once; otherwise
+// their deadline tells them.
+func (r *Router) broken(c *upstream.Conn, frame []byte, why rewrite.Reason) {
+	r.drop(DropGarbage, c.Name, frame[:min(len(frame), 1<<10)])
+	key, ok := r.cfg.Instance.ParseID(rewrite.FindID(frame), c.ID)
+	if !ok {
+		return
+	}
+	if x, verdict := r.pending.Take(key, c.ID); verdict == rewrite.Taken {
+		c.End.Failed()
+		f := rewrite.NewFault(why)
+		f.Sent = true
+		r.fail(x, f, &c.Flusher)
 	}
 }
 
@@ -235,7 +256,7 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 	defer serverParsers.Put(p)
 	p.Limits = r.answerLimits(c)
 	_, envs, fault := p.Parse(a.Body)
-	if e := r.own(c, f, a.Body, envs, fault); e != nil {
+	if e := r.own(c, f, a.Body, envs, fault); e != nil && credible(a.Status, e, a.Body) {
 		r.answer(c, x, a.Body, e, nil)
 		return
 	}
@@ -243,6 +264,16 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 	if a.Status < 500 || !r.retry(x, f.B, true, nil) {
 		r.fail(x, statusFault(a), nil)
 	}
+}
+
+// credible reports whether an HTTP answer with this status can be the response that it looks like: error statuses come
+// with an error object, as bitcoin nodes send it, and others with their own bodies.
+func credible(status int, e *rewrite.Envelope, body []byte) bool {
+	if status < http.StatusOK {
+		return false
+	}
+	object := e.Error.Of(body)
+	return status < http.StatusBadRequest || len(object) > 0 && object[0] == '{'
 }
 
 // own finds the answer to f among what an HTTP body holds. A missing id or null is corrected when the body is that one

@@ -27,13 +27,15 @@ type Listener struct {
 	open    atomic.Int64   // TCP connections
 	refused atomic.Uint64  // TCP connections over the limit
 	running sync.WaitGroup // what Serve waits for, each session among it
+	leases  bool           // some upstream gives each session a connection of its own
 	lanes   lanes
 	readers []*pollReader // set by Serve before it accepts
 	turn    atomic.Uint32 // of readers
 
 	mu       sync.Mutex
 	sessions map[*Session]struct{}
-	leaving  bool // no new sessions
+	clients  map[net.Conn]*client // HTTP clients, where they lease connections
+	leaving  bool                 // no new sessions
 }
 
 // httpClientKey finds the client of an HTTP connection in a request's context.
@@ -47,12 +49,15 @@ func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listene
 	}
 	l := &Listener{cfg: cfg, router: router, routes: rt, sessions: make(map[*Session]struct{})}
 	l.lanes.cfg = &l.cfg
+	l.leases = slices.ContainsFunc(rt.targets, func(t *Target) bool { return t.pool.SessionMode() })
+	l.clients = make(map[net.Conn]*client)
 	l.server = &http.Server{
 		Handler:           l,
 		ReadHeaderTimeout: cfg.HeaderTimeout,
 		IdleTimeout:       cfg.IdleTimeout,
 		MaxHeaderBytes:    64 << 10,
 		ConnContext:       l.connContext,
+		ConnState:         l.connState,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	return l, nil
@@ -93,10 +98,8 @@ func (l *Listener) Serve(ctx context.Context, ln net.Listener) error {
 // poll starts what reads for the sessions, and returns what stops it. Sessions that must wait for a connection of their
 // own have a goroutine each instead.
 func (l *Listener) poll(ctx context.Context) (stop func()) {
-	for _, t := range l.routes.targets {
-		if t.pool.SessionMode() {
-			return func() {}
-		}
+	if l.leases {
+		return func() {}
 	}
 	l.readers = newPollReaders(&l.cfg, max(1, runtime.GOMAXPROCS(0)/2))
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -297,8 +300,28 @@ func (l *Listener) info(remote, protocol string) ClientInfo {
 }
 
 // connContext gives each TCP connection its place for an HTTP client.
-func (l *Listener) connContext(ctx context.Context, _ net.Conn) context.Context {
-	return context.WithValue(ctx, httpClientKey{}, new(client))
+func (l *Listener) connContext(ctx context.Context, conn net.Conn) context.Context {
+	c := new(client)
+	if l.leases {
+		l.mu.Lock()
+		l.clients[conn] = c
+		l.mu.Unlock()
+	}
+	return context.WithValue(ctx, httpClientKey{}, c)
+}
+
+// connState gives back what an HTTP client has leased when its connection ends, or becomes a WebSocket's.
+func (l *Listener) connState(conn net.Conn, state http.ConnState) {
+	if state != http.StateClosed && state != http.StateHijacked {
+		return
+	}
+	l.mu.Lock()
+	c := l.clients[conn]
+	delete(l.clients, conn)
+	l.mu.Unlock()
+	if c != nil {
+		c.release()
+	}
 }
 
 // httpClient returns the session of the request's connection, made at its first POST.

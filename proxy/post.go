@@ -73,7 +73,8 @@ func (l *Listener) servePost(w http.ResponseWriter, r *http.Request, c *client) 
 	case f := <-to.answer:
 		writeAnswer(w, f)
 	case <-r.Context().Done():
-		l.router.abandon(c) // one request at a time on a connection: all that is pending is this POST's
+		l.router.abandon(c)         // one request at a time on a connection: all that is pending is this POST's
+		panic(http.ErrAbortHandler) // an empty 200 would look like success to a client that only half closed
 	}
 }
 

@@ -242,7 +242,8 @@ func (r *Router) abandon(c *client) {
 	}
 }
 
-// Drain refuses new requests and waits until none is in flight or ctx ends; it reports how many were left.
+// Drain refuses new requests and waits until none is in flight or ctx ends; then it ends those that are left, and reports
+// how many these were.
 func (r *Router) Drain(ctx context.Context) int {
 	done := make(chan struct{})
 	r.mu.Lock()
@@ -256,8 +257,16 @@ func (r *Router) Drain(ctx context.Context) int {
 	case <-done:
 		return 0
 	case <-ctx.Done():
-		return int(r.inFlight.Load())
 	}
+	left := int(r.inFlight.Load())
+	keys := r.pending.Collect(nil, func(rewrite.Key, uint64, *exchange) bool { return true })
+	inOrder(keys)
+	for _, k := range keys { // told before their connections are closed
+		if x, ok := r.pending.Abandon(k); ok {
+			r.abort(k, x, rewrite.ReasonShuttingDown, nil)
+		}
+	}
+	return left
 }
 
 // Draining reports whether Drain was called.

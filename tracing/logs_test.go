@@ -155,6 +155,7 @@ type nobody struct{}
 func (nobody) Deliver(*upstream.Conn, []byte)                        {}
 func (nobody) Answered(*upstream.Conn, *wire.Frame, upstream.Answer) {}
 func (nobody) Lost(*upstream.Conn, []*wire.Frame, error)             {}
+func (nobody) TooLarge(*upstream.Conn, []byte)                       {}
 func (nobody) Up(*upstream.Conn)                                     {}
 
 // runPool runs a pool of n in-memory connections under the hooks until the returned function is called. Each dial is

@@ -15,6 +15,9 @@ type Receiver interface {
 	// that it gives frames to are added to c.Flusher.
 	Deliver(c *Conn, frame []byte)
 
+	// TooLarge is Deliver for a frame over Config.Response: head, borrowed as well, is what was read of it.
+	TooLarge(c *Conn, head []byte)
+
 	// Answered is called for each HTTP exchange that ended. f is the frame that was sent, borrowed until it returns.
 	Answered(c *Conn, f *wire.Frame, a Answer)
 

@@ -39,6 +39,8 @@ func newRecorder() *recorder { return &recorder{answers: make(chan answered, 100
 
 func (r *recorder) Up(*Conn) {}
 
+func (r *recorder) TooLarge(c *Conn, _ []byte) { r.Deliver(c, []byte("too large")) }
+
 func (r *recorder) Deliver(c *Conn, frame []byte) {
 	if r.delivered != nil {
 		r.delivered(c, frame)

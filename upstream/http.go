@@ -20,15 +20,16 @@ import (
 // exchanger is the link of an HTTP upstream: a queue of requests and up to Connections workers, each with one exchange
 // at a time. Workers are started as the queue asks for them and end when it is empty.
 type exchanger struct {
-	cfg       *Config
-	conn      *Conn
-	recv      Receiver
-	transport *http.Transport
-	url       *url.URL
-	header    http.Header
-	ctx       context.Context // ends with the pool
-	up        atomic.Bool     // the last connection attempt worked
-	failed    chan struct{}   // room for one: a dial failed, probe
+	cfg        *Config
+	conn       *Conn
+	recv       Receiver
+	transport  *http.Transport
+	replayable bool // a header makes the transport think that requests may be sent twice
+	url        *url.URL
+	header     http.Header
+	ctx        context.Context // ends with the pool
+	up         atomic.Bool     // the last connection attempt worked
+	failed     chan struct{}   // room for one: a dial failed, probe
 
 	mu      sync.Mutex
 	cond    sync.Cond // room in the queue, or closed
@@ -50,13 +51,13 @@ func newExchanger(ctx context.Context, c *Conn) *exchanger {
 		running: make(map[[2]uint64]context.CancelFunc),
 	}
 	x.cond.L = &x.mu
-	x.paused = c.Pool.paused.Load()
 	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json"} {
 		if x.header.Get(k) == "" {
 			x.header.Set(k, v)
 		}
 	}
 	x.transport = newTransport(x.cfg, c.End.address)
+	x.replayable = x.header.Get("Idempotency-Key") != "" || x.header.Get("X-Idempotency-Key") != ""
 	return x
 }
 
@@ -308,13 +309,18 @@ func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, 
 		GetConn: func(string) { sent.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { sent.Store(true) },
 	})
+	// The transport may read the body after it has brought the answer, so the body is not the pooled frame.
+	request := bytes.Clone(f.B)
 	req := (&http.Request{
 		Method: http.MethodPost, URL: e.url, Host: e.url.Host, Header: e.header,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		ContentLength: int64(len(f.B)),
-		Body:          io.NopCloser(bytes.NewReader(f.B)),
-		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(f.B)), nil },
+		ContentLength: int64(len(request)),
+		Body:          io.NopCloser(bytes.NewReader(request)),
+		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(request)), nil },
 	}).WithContext(ctx)
+	if e.replayable {
+		req.GetBody = nil // the transport would send it again although it may have arrived
+	}
 	resp, err := e.transport.RoundTrip(req)
 	if err != nil {
 		return 0, nil, err

@@ -113,6 +113,11 @@ func (s *stream) serve(ctx context.Context, c *Conn, recv Receiver, cfg *Config)
 func (s *stream) read(c *Conn, recv Receiver) error {
 	for {
 		frame, err := s.conn.ReadFrame()
+		if large, ok := errors.AsType[*wire.TooLargeError](err); ok {
+			c.heard()
+			recv.TooLarge(c, large.Head) // the connection serves others, too
+			continue
+		}
 		if err != nil {
 			return err
 		}

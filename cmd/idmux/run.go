@@ -140,6 +140,7 @@ func build(cfg *configs.Config, tel *tracing.Telemetry) (*parts, error) {
 		p.admin = &http.Server{
 			Handler:           proxy.NewAdmin(p.router, tel.MetricsHandler()),
 			ReadHeaderTimeout: 5 * time.Second,
+			ReadTimeout:       10 * time.Second,
 		}
 	}
 	return p, nil

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -35,6 +36,9 @@ func serve(c *cli.Context) error {
 	if c.Args().Present() {
 		return fmt.Errorf("%w: serve takes no arguments, only flags: %q", errUsage, c.Args().First())
 	}
+	if c.IsSet("pool") && c.Int("pool") < 1 {
+		return fmt.Errorf("%w: --pool must be at least 1, not %d", errUsage, c.Int("pool"))
+	}
 	cfg := configs.Default()
 	if file := c.String("config"); file != "" {
 		var err error
@@ -57,6 +61,8 @@ func serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	slog.SetLogLoggerLevel(slog.LevelDebug) // what libraries print may quote an upstream
+	slog.SetDefault(tel.Logger())
 	err = run(ctx, cfg, tel, os.Stdout)
 	flush, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()

@@ -9,8 +9,9 @@ import (
 // Conn carries whole frames over one connection. One goroutine reads, one at a time writes; Close, SetReadDeadline and
 // Buffered may be called by anybody.
 type Conn interface {
-	// ReadFrame returns the next frame. The bytes are borrowed: they are valid until the next call. The first error is
-	// final: a *CloseError when the peer said goodbye, ErrTooLarge, ErrNotText, or what the transport reports.
+	// ReadFrame returns the next frame. The bytes are borrowed: they are valid until the next call. After a
+	// *TooLargeError or ErrNotText the next frame can be read. Any other error is final: a *CloseError when the peer said
+	// goodbye, ErrTooLarge for lengths beyond reason, or what the transport reports; later calls fail.
 	ReadFrame() ([]byte, error)
 
 	// WriteFrame puts a frame into the write buffer. It does not wait for the peer and keeps nothing of f.
@@ -56,6 +57,15 @@ var (
 	// ErrUnwanted is returned for frames whose owner gave them up while they waited for room.
 	ErrUnwanted = errors.New("wire: frame no longer wanted")
 )
+
+// TooLargeError is ErrTooLarge with what had come of the frame, borrowed as a frame is. The rest of it is passed over by
+// the next ReadFrame, so that the connection can be used on.
+type TooLargeError struct{ Head []byte }
+
+func (e *TooLargeError) Error() string { return ErrTooLarge.Error() }
+
+// Is makes errors.Is find ErrTooLarge.
+func (e *TooLargeError) Is(target error) bool { return target == ErrTooLarge }
 
 // CloseError is a goodbye from the peer: the WebSocket close code (RFC 6455 section 7.4) and its reason.
 type CloseError struct {

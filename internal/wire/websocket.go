@@ -32,6 +32,7 @@ type webSocket struct {
 	limit int
 	ev    Events
 	buf   *buffer // the last frame read; owned by the reader
+	dead  bool    // the library has failed to read and must not be asked again; owned by the reader
 }
 
 // DialWebSocket connects to a ws:// or wss:// URL. ctx bounds the dialing only.
@@ -160,8 +161,12 @@ func (c *webSocket) ReadFrame() ([]byte, error) {
 		putBuffer(c.buf)
 		c.buf = nil
 	}
+	if c.dead {
+		return nil, ErrClosed
+	}
 	typ, r, err := c.ws.NextReader()
 	if err != nil {
+		c.dead = true
 		return nil, c.readError(err)
 	}
 	if typ != websocket.TextMessage {
@@ -176,13 +181,15 @@ func (c *webSocket) ReadFrame() ([]byte, error) {
 		n, err := r.Read(b[len(b):cap(b)])
 		b = b[:len(b)+n]
 		if len(b) > c.limit {
-			return nil, ErrTooLarge
+			c.buf.b = b
+			return nil, &TooLargeError{Head: b}
 		}
 		if err == io.EOF {
 			c.buf.b = b
 			return b, nil
 		}
 		if err != nil {
+			c.dead = true
 			return nil, c.readError(err)
 		}
 	}
