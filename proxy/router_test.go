@@ -36,6 +36,33 @@ func (w *world) forward(to replier, message string) {
 	synctest.Wait()
 }
 
+// A request is either written or known not to be, whoever comes first; and a frame that is left over claims nothing.
+func TestClaimOrDrop(t *testing.T) {
+	x := newExchange(&client{}, nil, 0, []byte("1"))
+	first := x.ticket()
+	if !x.waits() || !x.Claim(first) || x.waits() {
+		t.Error("a request that waits was not claimed")
+	}
+	if x.Claim(first) {
+		t.Error("a request was claimed twice")
+	}
+	if !x.drop() {
+		t.Error("a request that was written is said not to be")
+	}
+	x.again()
+	second := x.ticket()
+	if x.Claim(first) {
+		t.Error("the frame of another attempt was claimed")
+	}
+	if x.drop() || x.Claim(second) {
+		t.Error("a request that was dropped can be written")
+	}
+	x.free()
+	if x.Claim(second) || x.ticket() == second {
+		t.Error("a frame outlives its exchange")
+	}
+}
+
 // A drain must not end, and sessions be closed, between the end of the last exchange and its answer.
 func TestDrainWaitsForTheAnswer(t *testing.T) {
 	for name, settle := range map[string]func(w *world, up *peer){

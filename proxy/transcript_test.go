@@ -130,6 +130,8 @@ func configure(t *testing.T, c *settings, options string) {
 			c.listener.Message = n
 		case "late":
 			c.router.Late = n
+		case "queue":
+			c.upstream.Queue = n
 		case "upstream_room":
 			c.upstreamRoom = n
 		default:

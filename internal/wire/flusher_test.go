@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"testing"
 	"testing/synctest"
+	"time"
 )
 
 func TestFlusherFlushesOnce(t *testing.T) {
@@ -113,6 +114,7 @@ func TestFlusherYields(t *testing.T) {
 		fl.Flush()
 		left := s.Queued()
 		<-ran
+		_ = far.SetReadDeadline(time.Now().Add(20 * time.Second))
 		switch {
 		case yield && (left != 0 || conn.flushes.Load() != 1):
 			t.Errorf("yielding: %d flushes and %d bytes left, want one flush of both frames", conn.flushes.Load(), left)
