@@ -8,7 +8,7 @@ import (
 // After a length beyond reason the library's reader has failed for good: it panics when it is asked again and again, as
 // somebody does who reads on to let the peer finish.
 func TestReadingOnAfterAFailure(t *testing.T) {
-	client, server := dialRaw(t, WSConfig{ReadLimit: 1 << 20}, nil)
+	client, server := dialRaw(t, testConfig, nil)
 	if _, err := client.Write([]byte{0x81, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}); err != nil {
 		t.Fatal(err)
 	}
