@@ -205,6 +205,9 @@ func (r *Router) appendWireID(dst []byte, t *Target, key rewrite.Key) []byte {
 	return r.cfg.Instance.AppendText(dst, key)
 }
 
+// errRetired is returned for a connection that takes no more calls.
+var errRetired = errors.New("proxy: connection is retired")
+
 // errTaken is returned for a number-style key that is pending already.
 var errTaken = errors.New("proxy: wire id is pending")
 
@@ -231,8 +234,12 @@ func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstr
 // is not the caller's any more.
 func (r *Router) dispatch(x *exchange, key rewrite.Key, f *wire.Frame, conn *upstream.Conn, wait bool, fl *wire.Flusher) error {
 	f.Owner, f.Ticket, f.Key, f.Flow = x, x.ticket(), k2w(key), x.client.info.Session
+	if !conn.Acquire() {
+		f.Release()
+		r.endAttempt(x)
+		return errRetired
+	}
 	x.conn, x.key, x.came = conn, key, conn.Came()
-	conn.Acquire()
 	// Number-style counters start over after 2^31-1, and a call from before may still be pending.
 	if !r.pending.TryPut(key, conn.ID, x) {
 		f.Release()

@@ -189,7 +189,7 @@ func TestPriorities(t *testing.T) {
 		"nobody":                               {priorities: "0011", down: "abcd", panic: 50, want: "ab"},
 		"nobody, and health is always asked":   {priorities: "0011", down: "abcd", panic: 0, want: ""},
 		"few, and health is always asked":      {priorities: "0000", down: "abc", panic: 0, want: "d"},
-		"drained ones do not count":            {priorities: "0000", drained: "abc", panic: 50, want: "d"},
+		"drained ones do not count":            {priorities: "00000", drained: "abc", down: "e", panic: 50, want: "d"},
 		"drained ones are not for need":        {priorities: "001", drained: "a", down: "bc", panic: 50, want: "b"},
 		"all drained":                          {priorities: "01", drained: "ab", panic: 50, want: ""},
 		"the first drained":                    {priorities: "01", drained: "a", panic: 50, want: "b"},

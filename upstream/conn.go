@@ -48,6 +48,8 @@ type Conn struct {
 	Pool *Pool
 	End  *Endpoint
 
+	leased bool // belongs to a session, while that lasts
+
 	// Flusher belongs to the reader of a stream connection.
 	Flusher wire.Flusher
 
@@ -60,7 +62,9 @@ type Conn struct {
 	came     atomic.Uint64 // frames, or answers of HTTP exchanges
 	silent   atomic.Int32  // calls during which nothing came, since something came
 
-	once    sync.Once
+	ageing  sync.Once
+	stale   chan struct{} // closed by renew
+	leaving sync.Once
 	retired chan struct{} // closed by Retire
 	empty   chan struct{} // room for one: nothing is in flight any more
 	numbers atomic.Uint64
@@ -85,14 +89,18 @@ var connIDs atomic.Uint64
 func newConn(e *Endpoint, name string) *Conn {
 	return &Conn{
 		ID: connIDs.Add(1), Name: name, Pool: e.Pool, End: e,
-		retired: make(chan struct{}), empty: make(chan struct{}, 1),
+		stale: make(chan struct{}), retired: make(chan struct{}), empty: make(chan struct{}, 1),
 	}
 }
 
-// Retire takes the connection out of use: it gets no new calls, finishes those in flight, bounded by DrainTime, and
-// closes. A new one is dialed in its place at once. HTTP endpoints have nothing to retire.
+// renew has the connection replaced: it is retired when its successor is there.
+func (c *Conn) renew() { c.ageing.Do(func() { close(c.stale) }) }
+
+// Retire takes a stream connection out of use: it gets no new calls, finishes those in flight, bounded by DrainTime, and
+// closes. A new one is dialed in its place at once, unless its endpoint is drained.
 func (c *Conn) Retire() {
-	c.once.Do(func() { close(c.retired) })
+	c.leaving.Do(func() { close(c.retired) })
+	c.renew()
 	c.nudge()
 }
 
@@ -122,8 +130,12 @@ func (c *Conn) Send(f *wire.Frame, fl *wire.Flusher) error { return c.link.send(
 
 // Ready reports whether the connection is up and takes new calls.
 func (c *Conn) Ready() bool {
-	return !c.lost.Load() && c.link.ready() && !c.End.drained.Load() && !c.Retired()
+	return !c.lost.Load() && c.link.ready() && !c.leaves()
 }
+
+// leaves reports whether the connection takes no more calls. A session keeps its own while its endpoint is drained, as what
+// the upstream knows of it is there.
+func (c *Conn) leaves() bool { return !c.leased && c.End.drained.Load() || c.Retired() }
 
 // Healthy reports whether nothing speaks against the connection's endpoint. One that is not may still be all there is.
 func (c *Conn) Healthy() bool { return c.End.health.usable() }
@@ -138,11 +150,18 @@ func (c *Conn) Cancel(key [2]uint64) { c.link.cancel(key) }
 // NextNumber counts from 1 to 2^31-1 and then starts over: ids for upstreams that take only numbers.
 func (c *Conn) NextNumber() uint64 { return (c.numbers.Add(1)-1)%math.MaxInt32 + 1 }
 
-// Acquire counts an exchange that the connection owes an answer to; Pick prefers the connection with fewest.
-func (c *Conn) Acquire() {
+// Acquire counts an exchange that the connection owes an answer to; Pick prefers the connection with fewest. False means
+// that the connection takes no more, and nothing was counted: whoever retires a connection and then sees that nothing is in
+// flight can rely on it.
+func (c *Conn) Acquire() bool {
 	c.inFlight.Add(1)
 	c.End.inFlight.Add(1)
 	c.Pool.inFlight.Add(1)
+	if c.leaves() {
+		c.Release(false, nil)
+		return false
+	}
+	return true
 }
 
 // Release ends an exchange. sent says whether its request was written: then the connection's window moves on, and frames

@@ -91,22 +91,24 @@ func (e *Endpoint) run(ctx context.Context) {
 	e.health.close()
 }
 
-// runSlot is the life of a slot: dial, serve, back off, again. A connection that is retired goes on in the background
-// while the slot already dials its successor.
+// runSlot is the life of a slot: dial, serve, back off, again. A connection that is to be replaced serves until its
+// successor is there; one that is retired goes on in the background until it has finished what it has.
 func (e *Endpoint) runSlot(ctx context.Context, slot int) {
 	b := newBackoff(&e.Pool.cfg)
 	for e.awaitDuty(ctx) {
-		c, s, err := e.connect(ctx, fmt.Sprintf("%s-%d", e.label(), slot+1))
+		c, s, err := e.connect(ctx, fmt.Sprintf("%s-%d", e.label(), slot+1), e.slots[slot].Load())
 		if err == nil {
 			start := time.Now()
 			ended := make(chan error, 1)
-			e.slots[slot].Store(c)
-			e.group.Go(func() { ended <- e.serve(ctx, c, s) })
+			e.install(slot, c)
+			e.group.Go(func() {
+				err := e.serve(ctx, c, s)
+				e.slots[slot].CompareAndSwap(c, nil)
+				ended <- err
+			})
 			select {
 			case err = <-ended:
-				e.slots[slot].CompareAndSwap(c, nil)
-			case <-c.retired:
-				e.slots[slot].CompareAndSwap(c, nil)
+			case <-c.stale:
 				b.Reset()
 				continue
 			}
@@ -117,6 +119,16 @@ func (e *Endpoint) runSlot(ctx context.Context, slot int) {
 		if !wait(ctx, b, e.Pool, err) {
 			return
 		}
+	}
+}
+
+// install puts a new connection into its slot, and retires the one that it replaces.
+func (e *Endpoint) install(slot int, c *Conn) {
+	if old := e.slots[slot].Swap(c); old != nil {
+		old.Retire()
+	}
+	if e.drained.Load() { // while it was dialed
+		c.Retire()
 	}
 }
 
@@ -131,7 +143,6 @@ func (e *Endpoint) label() string {
 // serve runs a connection to its end and tells everybody.
 func (e *Endpoint) serve(ctx context.Context, c *Conn, s *stream) error {
 	p := e.Pool
-	p.enter(c)
 	defer p.leave(c)
 	if p.hooks.Connected != nil {
 		p.hooks.Connected(c)
@@ -150,18 +161,21 @@ func (e *Endpoint) serve(ctx context.Context, c *Conn, s *stream) error {
 	return err
 }
 
-func (e *Endpoint) connect(ctx context.Context, name string) (*Conn, *stream, error) {
+// connect dials a connection that serve is to be called for. A failure says nothing about the endpoint while the one that
+// is to be replaced, which may be nil, is good.
+func (e *Endpoint) connect(ctx context.Context, name string, old *Conn) (*Conn, *stream, error) {
 	dctx, cancel := context.WithTimeout(ctx, e.Pool.cfg.Connect)
 	defer cancel()
 	conn, err := e.dial(dctx)
 	if err != nil {
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && (old == nil || !old.Ready()) {
 			e.health.fail()
 		}
 		return nil, nil, fmt.Errorf("upstream %s: dial %s: %w", e.Pool.cfg.Name, e.Name, err)
 	}
 	c, s := newConn(e, name), newStream(conn, &e.Pool.cfg)
 	c.link = s
+	e.Pool.enter(c)
 	return c, s, nil
 }
 
@@ -200,7 +214,11 @@ func (e *Endpoint) awaitDuty(ctx context.Context) bool {
 // opposite.
 func (e *Endpoint) Drain() {
 	e.drained.Store(true)
-	e.retire()
+	for i := range e.slots {
+		if c := e.slots[i].Load(); c != nil && e.dial != nil {
+			c.Retire()
+		}
+	}
 }
 
 // Enable ends a Drain.
@@ -214,17 +232,16 @@ func (e *Endpoint) Enable() {
 	}
 }
 
-// Reconnect replaces every connection: the new ones are dialed at once, the old ones finish what they have.
-func (e *Endpoint) Reconnect() { e.retire() }
-
-func (e *Endpoint) retire() {
+// Reconnect replaces every connection: new ones are dialed at once, and when they are there, the old ones finish what they
+// have. An HTTP endpoint closes what is idle.
+func (e *Endpoint) Reconnect() {
 	for i := range e.slots {
 		switch c := e.slots[i].Load(); {
 		case c == nil:
 		case e.dial == nil:
 			c.link.refresh()
 		default:
-			c.Retire()
+			c.renew()
 		}
 	}
 }

@@ -81,6 +81,7 @@ type peers struct {
 	room   int
 	wrap   func(wire.Conn) wire.Conn // what the pool gets; nil: the pipe itself
 	refuse atomic.Bool
+	hold   atomic.Pointer[chan struct{}] // closed when dialing may go on; nil: it may
 	dials  atomic.Int32
 	far    chan wire.Conn
 }
@@ -91,6 +92,9 @@ var errRefused = errors.New("refused")
 
 func (p *peers) dial(context.Context) (wire.Conn, error) {
 	p.dials.Add(1)
+	if hold := p.hold.Load(); hold != nil {
+		<-*hold
+	}
 	if p.refuse.Load() {
 		return nil, errRefused
 	}

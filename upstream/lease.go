@@ -89,15 +89,16 @@ func (p *Pool) dialLease() (*Conn, error) {
 		p.leases.failed.Store(true)
 		return nil, fmt.Errorf("upstream %s: no endpoint", p.cfg.Name)
 	}
-	c, s, err := e.connect(ctx, e.label()+"-session")
+	c, s, err := e.connect(ctx, e.label()+"-session", nil)
 	p.leases.failed.Store(err != nil)
 	if err != nil {
 		return nil, err
 	}
-	c.Name = fmt.Sprintf("%s-%d", c.Name, c.ID)
+	c.Name, c.leased = fmt.Sprintf("%s-%d", c.Name, c.ID), true
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.running == nil {
+		delete(p.open, c)
 		return nil, errors.Join(errStopped, s.conn.Close())
 	}
 	e.group.Go(func() { _ = e.serve(ctx, c, s) }) // its error was given to the hooks

@@ -141,7 +141,7 @@ func (s *stream) keep(ctx context.Context, ended <-chan struct{}, c *Conn, cfg *
 			s.leave()
 			return
 		case <-age:
-			c.Retire()
+			c.renew()
 			age = nil
 			continue
 		case <-c.retired:
