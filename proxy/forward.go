@@ -183,7 +183,7 @@ func (r *Router) admit(c *client, t *Target) rewrite.Reason {
 		return rewrite.ReasonSessionLimit
 	}
 	total := r.inFlight.Add(1)
-	why := rewrite.Reason("")
+	var why rewrite.Reason
 	switch {
 	case r.draining.Load(): // after counting: either this sees the drain, or the drain sees the request
 		why = rewrite.ReasonShuttingDown

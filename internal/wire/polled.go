@@ -144,10 +144,7 @@ func frameSize(b []byte) (size int, op byte, final bool) {
 		if len(b) < 10 {
 			return 0, 0, false
 		}
-		n := binary.BigEndian.Uint64(b[2:])
-		if n > 1<<40 {
-			n = 1 << 40 // more than any limit; the library refuses it
-		}
+		n := min(binary.BigEndian.Uint64(b[2:]), 1<<40) // more than any limit, which the library refuses
 		return head + 8 + int(n), op, final
 	default:
 		return head + int(n), op, final
