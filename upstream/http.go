@@ -150,7 +150,7 @@ func (e *exchanger) send(f *wire.Frame, fl *wire.Flusher) error {
 func (e *exchanger) offer(f *wire.Frame, _ *wire.Flusher) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.fullLocked(f) {
+	if e.fullLocked(f) && !f.Urgent {
 		f.Release()
 		return wire.ErrFull
 	}
@@ -162,6 +162,12 @@ func (e *exchanger) pushLocked(f *wire.Frame) error {
 	switch {
 	case e.closed:
 		err = wire.ErrClosed
+	case f.Urgent: // whatever waits or is held back: a check of a paused endpoint would find it dead
+		e.group.Go(func() {
+			e.exchange(f)
+			f.Release()
+		})
+		return nil
 	case e.cfg.Pending > 0 && e.queue.Len() >= e.cfg.Pending+e.cfg.Connections:
 		err = wire.ErrFull
 	default:

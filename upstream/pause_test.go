@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 
@@ -58,5 +60,28 @@ func TestPauseReachesEveryConnection(t *testing.T) {
 				wantFrame(t, far, "call")
 			})
 		})
+	}
+}
+
+// TestUrgentPassesPause exchanges what is urgent while all else is held back.
+func TestUrgentPassesPause(t *testing.T) {
+	h := httptest.NewServer(http.HandlerFunc(echo))
+	defer h.Close()
+	cfg := httpConfig(h.URL)
+	cfg.Queue = 1
+	p := startHTTP(t, cfg)
+	await(t, p.connected, "a connection")
+	p.Pause()
+	p.call(t, "call")
+	f := text("check")
+	f.Urgent = true
+	if err := p.Pick(Choice{}).Offer(f, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"check", "call"} {
+		if a := p.answer(t); a.err != nil || a.body != want {
+			t.Errorf("answer: %+v, want %s", a, want)
+		}
+		p.Resume()
 	}
 }
