@@ -133,7 +133,7 @@ func (c *client) release() {
 // for a connection.
 func (c *client) scattered() bool {
 	for i := range c.pins {
-		if cfg := &c.pins[i].target.cfg; cfg.Numbers || cfg.ConnectWait > 0 {
+		if t := c.pins[i].target; t.cfg.Numbers || t.cfg.ConnectWait > 0 || t.parks.Load() {
 			return true
 		}
 	}

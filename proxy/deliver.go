@@ -199,6 +199,9 @@ func (r *Router) rescue(c *upstream.Conn, f *wire.Frame) {
 		return // settled already
 	}
 	sent := x.drop()
+	if !sent {
+		x.attempts-- // it was none, and going from one lost connection to the next uses none up
+	}
 	if !r.retry(x, f.B, sent, &c.Flusher) {
 		fault := rewrite.NewFault(rewrite.ReasonUpstreamLost)
 		fault.Sent = sent

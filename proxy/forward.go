@@ -126,7 +126,7 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 	if why == "" {
 		return
 	}
-	if why == rewrite.ReasonNoUpstream && t.cfg.ConnectWait > 0 {
+	if why == rewrite.ReasonNoUpstream && t.patience() > 0 {
 		f := wire.NewFrame()
 		f.B = in.parser.AppendRequest(f.B, in.frame, e, parkedID)
 		r.park(x, f.B)

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"time"
+
 	"github.com/idmux/idmux/rewrite"
 	"github.com/idmux/idmux/upstream"
 )
@@ -9,12 +11,22 @@ import (
 // numbers from 1.
 const parkScope = rewrite.NumberScope
 
+// patience is how long a request may wait for a connection to come up; 0: not at all. While the upstream is paused, it
+// waits for that as it would for the end of the pause, which is when backends are restarted.
+func (t *Target) patience() time.Duration {
+	if t.pool.Paused() {
+		return max(t.cfg.ConnectWait, t.pool.PendingWait())
+	}
+	return t.cfg.ConnectWait
+}
+
 // park lets a request wait for a connection to come up. It stays in the table, so its deadline and its client's leaving
 // find it as any other.
 func (r *Router) park(x *exchange, req []byte) {
 	x.req = append(x.req[:0], req...)
 	x.conn = nil
-	x.queueBy = r.now.Load() + int64(x.target.cfg.ConnectWait)
+	x.queueBy = r.now.Load() + int64(x.target.patience())
+	x.target.parks.Store(true)
 	key := rewrite.Key{Scope: parkScope, Seq: r.parks.Add(1)}
 	t := x.target
 	x.key = key
@@ -59,7 +71,7 @@ func (r *Router) unpark(t *Target) {
 func (r *Router) repark(x *exchange, k rewrite.Key, req []byte) {
 	x.req = append(x.req[:0], req...)
 	x.conn = nil
-	x.queueBy = r.now.Load() + int64(x.target.cfg.ConnectWait)
+	x.queueBy = r.now.Load() + int64(x.target.patience())
 	x.key = k
 	r.pending.Put(k, 0, x)
 }

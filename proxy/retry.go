@@ -109,7 +109,7 @@ func (r *Router) retry(x *exchange, req []byte, sent bool, fl *wire.Flusher) boo
 	if r.resend(x, req, from, fl) {
 		return true
 	}
-	if t.cfg.ConnectWait > 0 {
+	if t.patience() > 0 {
 		r.park(x, req)
 		return true
 	}

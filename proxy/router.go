@@ -65,6 +65,7 @@ type Target struct {
 	retries   *budget
 	hedges    *budget
 	latencies latencies
+	parks     atomic.Bool // a request has waited for a connection, so some may be under keys of no session
 
 	mu     sync.Mutex
 	parked []rewrite.Key // requests that wait for a connection, in order

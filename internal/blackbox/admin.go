@@ -12,11 +12,12 @@ import (
 
 // Upstream is what the admin port shows of an upstream.
 type Upstream struct {
-	Name      string
-	Paused    bool
-	InFlight  int `json:"in_flight"`
-	Parked    int
-	Endpoints []Endpoint
+	Name        string
+	Paused      bool
+	Connections int
+	InFlight    int `json:"in_flight"`
+	Parked      int
+	Endpoints   []Endpoint
 }
 
 // Endpoint is what the admin port shows of an endpoint.
