@@ -312,30 +312,30 @@ func (w *turmoil) reconnect() {
 // pause holds all calls back for a while: the backends get none.
 func (w *turmoil) pause() {
 	w.event("pause", true)
-	w.proxy.Command(w.t, "pause", "back")
+	w.proxy.Post(w.t, "/upstreams/back/pause")
 	w.awaitHeld()
 	w.event("resume", true)
-	w.proxy.Command(w.t, "resume", "back")
+	w.proxy.Post(w.t, "/upstreams/back/resume")
 	w.awaitAll("all clients are served", pass)
 }
 
 // reconnectPaused replaces the connections while calls wait for them.
 func (w *turmoil) reconnectPaused() {
 	w.event("pause again", true)
-	w.proxy.Command(w.t, "pause", "back")
+	w.proxy.Post(w.t, "/upstreams/back/pause")
 	w.awaitHeld()
 	w.event("reconnect in the pause", true)
 	w.proxy.Command(w.t, "reconnect", "back")
 	w.proxy.AwaitUpstream(w.t, "all endpoints are in use", w.allUp)
 	w.event("resume again", true)
-	w.proxy.Command(w.t, "resume", "back")
+	w.proxy.Post(w.t, "/upstreams/back/resume")
 	w.awaitAll("all clients are served", pass)
 }
 
 // restartPaused restarts all backends while calls wait for them.
 func (w *turmoil) restartPaused() {
 	w.event("pause once more", true)
-	w.proxy.Command(w.t, "pause", "back")
+	w.proxy.Post(w.t, "/upstreams/back/pause")
 	w.awaitHeld()
 	w.event("all backends restart in the pause", true)
 	for _, b := range w.inUse() {
@@ -344,7 +344,7 @@ func (w *turmoil) restartPaused() {
 	}
 	w.proxy.AwaitUpstream(w.t, "all endpoints are in use", w.allUp)
 	w.event("resume once more", true)
-	w.proxy.Command(w.t, "resume", "back")
+	w.proxy.Post(w.t, "/upstreams/back/resume")
 	w.awaitAll("all clients are served", pass)
 }
 

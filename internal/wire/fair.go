@@ -3,12 +3,15 @@ package wire
 // quantum is what a flow may send in one turn, in bytes of cost. A flow with small frames sends several.
 const quantum = 1 << 10
 
-// FairQueue holds frames that have to wait, by Flow, and lets flows take turns: deficit round robin (RFC 8290 section
-// 4.2.2 describes the method). However many frames one flow has waiting, another's next frame waits for one turn of each
-// flow at most. Frames of one flow stay in order. It is not safe for concurrent use.
+// FairQueue holds frames that have to wait, by Flow, and lets flows take turns: deficit round robin, with a turn ahead of
+// the others for who comes new, as RFC 8290 section 4.2 has it. However many frames a flow has waiting, another that asks
+// for little is served at once, and one that asks for much waits for one turn of each flow at most. Frames of one flow stay
+// in order. It is not safe for concurrent use.
 type FairQueue struct {
 	flows  map[uint64]*flow
-	turn   *flow // whose turn it is; the flows with frames form a ring
+	young  *flow // flows in their first turn, in order, chained by next
+	last   *flow // of young
+	turn   *flow // whose turn it is after them; the other flows form a ring
 	size   int
 	most   int   // flows at a time, since there were none
 	spare  *flow // emptied flows for the next ones, chained by next
@@ -31,7 +34,7 @@ type flow struct {
 	head       int
 	bytes      int
 	deficit    int
-	fresh      bool // its turn has just begun
+	fresh      bool // its turn in the ring has just begun
 	next, prev *flow
 }
 
@@ -63,56 +66,97 @@ func (q *FairQueue) Pop() *Frame {
 	if q.size == 0 {
 		return nil
 	}
+	l := q.choose()
+	f := l.frames[l.head]
+	c := cost(f)
+	l.deficit = max(l.deficit-c, 0) // who is alone owes nothing for it to those who come later
+	l.bytes -= c
+	l.frames[l.head] = nil
+	l.head++
+	q.size--
+	switch {
+	case !l.empty():
+	case l == q.young:
+		q.age() // it keeps a place among the others for a round, so that it is not new again at once
+	default:
+		q.leave(l)
+	}
+	for q.size == 0 && q.turn != nil {
+		q.leave(q.turn)
+	}
+	return f
+}
+
+// choose returns the flow that sends next. There is one with a frame.
+func (q *FairQueue) choose() *flow {
 	for {
+		if l := q.young; l != nil {
+			if cost(l.frames[l.head]) <= l.deficit {
+				return l
+			}
+			q.age()
+			continue
+		}
 		l := q.turn
+		if l.empty() {
+			q.leave(l)
+			continue
+		}
 		if l.fresh {
 			l.deficit += quantum
 			l.fresh = false
 		}
-		f := l.frames[l.head]
-		c := cost(f)
-		if c > l.deficit && l.next != l {
-			q.turn = l.next
-			q.turn.fresh = true
-			continue
+		if cost(l.frames[l.head]) <= l.deficit || l.next == l {
+			return l
 		}
-		l.deficit = max(l.deficit-c, 0) // who is alone owes nothing for it to those who come later
-		l.bytes -= c
-		l.frames[l.head] = nil
-		l.head++
-		q.size--
-		if l.head == len(l.frames) {
-			q.leave(l)
-		}
-		return f
+		q.turn = l.next
+		q.turn.fresh = true
 	}
 }
 
+func (l *flow) empty() bool { return l.head == len(l.frames) }
+
 // Sweep drops and releases the frames that unwanted reports true for.
 func (q *FairQueue) Sweep(unwanted func(*Frame) bool) {
-	first := q.turn
-	for range len(q.flows) {
-		l := q.turn
-		q.turn = l.next // after all of them it is the turn of the same flow again
-		kept := l.frames[:0]
-		for _, f := range l.frames[l.head:] {
-			if !unwanted(f) {
-				kept = append(kept, f)
-				continue
-			}
-			l.bytes -= cost(f)
-			q.size--
-			f.Release()
+	young := q.young
+	q.young, q.last = nil, nil
+	for young != nil {
+		l := young
+		young = l.next
+		if q.sweep(l, unwanted); l.empty() {
+			q.forget(l)
+		} else {
+			q.enter(l)
 		}
-		clear(l.frames[len(kept):])
-		l.frames, l.head = kept, 0
-		if len(kept) == 0 {
+	}
+	if q.turn == nil {
+		return
+	}
+	for l, end := q.turn, q.turn.prev; ; {
+		this, next := l, l.next
+		if q.sweep(l, unwanted); l.empty() {
 			q.leave(l)
 		}
+		if this == end {
+			return
+		}
+		l = next
 	}
-	if q.turn != first && q.turn != nil {
-		q.turn.fresh = true
+}
+
+func (q *FairQueue) sweep(l *flow, unwanted func(*Frame) bool) {
+	kept := l.frames[:0]
+	for _, f := range l.frames[l.head:] {
+		if !unwanted(f) {
+			kept = append(kept, f)
+			continue
+		}
+		l.bytes -= cost(f)
+		q.size--
+		f.Release()
 	}
+	clear(l.frames[len(kept):])
+	l.frames, l.head = kept, 0
 }
 
 // reclaim moves the frames to the front when most places before them are empty: a flow that always has one frame waiting
@@ -126,45 +170,69 @@ func (l *flow) reclaim() {
 	l.frames, l.head = l.frames[:n], 0
 }
 
-// join makes a flow and puts it where its turn comes last.
+// join makes a flow and gives it a turn before those that had theirs.
 func (q *FairQueue) join(id uint64) *flow {
 	l := q.spare
 	if l == nil {
 		l = new(flow)
 	} else {
-		q.spare, l.next = l.next, nil
+		q.spare = l.next
 		q.spares--
 	}
-	l.id, l.fresh = id, true
+	l.id, l.deficit = id, quantum
 	if q.flows == nil {
 		q.flows = make(map[uint64]*flow)
 	}
 	q.flows[id] = l
 	q.most = max(q.most, len(q.flows))
-	if q.turn == nil {
-		l.next, l.prev = l, l
-		q.turn = l
-	} else {
-		l.next, l.prev = q.turn, q.turn.prev
-		l.prev.next, l.next.prev = l, l
-	}
+	q.enter(l)
 	return l
 }
 
-// leave takes an empty flow out.
+// enter puts a flow last among the young.
+func (q *FairQueue) enter(l *flow) {
+	l.next = nil
+	if q.young == nil {
+		q.young = l
+	} else {
+		q.last.next = l
+	}
+	q.last = l
+}
+
+// age ends the first turn of the foremost young flow: in the ring, its turn comes last.
+func (q *FairQueue) age() {
+	l := q.young
+	q.young = l.next
+	l.fresh = true
+	if q.turn == nil {
+		l.next, l.prev = l, l
+		q.turn = l
+		return
+	}
+	l.next, l.prev = q.turn, q.turn.prev
+	l.prev.next, l.next.prev = l, l
+}
+
+// leave takes an empty flow out of the ring.
 func (q *FairQueue) leave(l *flow) {
-	delete(q.flows, l.id)
 	if l.next == l {
 		q.turn = nil
-		if q.most > maxIndex {
-			q.flows, q.most = nil, 0 // a map keeps the room that it once had
-		}
 	} else {
 		l.prev.next, l.next.prev = l.next, l.prev
 		if q.turn == l {
 			q.turn = l.next
 			q.turn.fresh = true
 		}
+	}
+	q.forget(l)
+}
+
+// forget ends a flow that is in no list.
+func (q *FairQueue) forget(l *flow) {
+	delete(q.flows, l.id)
+	if len(q.flows) == 0 && q.most > maxIndex {
+		q.flows, q.most = nil, 0 // a map keeps the room that it once had
 	}
 	if q.spares == maxSpares {
 		return

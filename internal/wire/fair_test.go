@@ -45,12 +45,16 @@ func TestFairQueueTakesTurns(t *testing.T) {
 	if want := []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}; !slices.Equal(order, want) {
 		t.Errorf("the first of each flow left in the order %v, want %v", order, want)
 	}
-	q.Push(of(12, size)) // comes late, and waits for what the flood may send in one turn
-	if got := popFlow(t, &q); got != 1 {
-		t.Errorf("after a round: flow %d", got)
-	}
+	q.Push(of(12, size)) // comes late, and waits for nobody
 	if got := popFlow(t, &q); got != 12 {
 		t.Errorf("a newcomer waits for flow %d", got)
+	}
+	q.Push(of(12, size)) // is not new again at once
+	if got := popFlow(t, &q); got != 1 {
+		t.Errorf("who was served just now is before the flood: flow %d", got)
+	}
+	if got := popFlow(t, &q); got != 12 {
+		t.Errorf("after the flood's turn it is that of flow %d", got)
 	}
 	if q.Len() != flood-2 || q.Bytes(1) != (flood-2)*quantum || q.Bytes(12) != 0 {
 		t.Errorf("%d frames wait, %d bytes of the flood, %d of the newcomer", q.Len(), q.Bytes(1), q.Bytes(12))
@@ -165,8 +169,8 @@ func TestFairQueueAllocatesNothing(t *testing.T) {
 	}
 }
 
-// model is the queue again, as simple as can be: flows in a list, the one whose turn it is first.
-type model struct{ flows []*modelFlow }
+// model is the queue again, as simple as can be: flows in their first turn, and the others, the one whose turn it is first.
+type model struct{ young, flows []*modelFlow }
 
 type modelFlow struct {
 	id      uint64
@@ -175,58 +179,97 @@ type modelFlow struct {
 	began   bool // its turn
 }
 
+func (m *model) all() []*modelFlow { return slices.Concat(m.young, m.flows) }
+
 func (m *model) push(id uint64, text string) {
-	for _, l := range m.flows {
+	for _, l := range m.all() {
 		if l.id == id {
 			l.frames = append(l.frames, text)
 			return
 		}
 	}
-	m.flows = append(m.flows, &modelFlow{id: id, frames: []string{text}})
+	m.young = append(m.young, &modelFlow{id: id, frames: []string{text}, deficit: quantum})
 }
 
 func (m *model) pop() string {
-	if len(m.flows) == 0 {
+	if m.len() == 0 {
 		return ""
 	}
 	for {
+		if len(m.young) > 0 {
+			if l := m.young[0]; need(l) <= l.deficit {
+				text := l.take()
+				if len(l.frames) == 0 {
+					m.age()
+				}
+				m.rest()
+				return text
+			}
+			m.age()
+			continue
+		}
 		l := m.flows[0]
+		if len(l.frames) == 0 {
+			m.flows = m.flows[1:]
+			continue
+		}
 		if !l.began {
 			l.began = true
 			l.deficit += quantum
 		}
-		need := len(l.frames[0]) + frameCost
-		if need > l.deficit && len(m.flows) > 1 {
+		if need(l) > l.deficit && len(m.flows) > 1 {
 			l.began = false
 			m.flows = append(m.flows[1:], l)
 			continue
 		}
-		text := l.frames[0]
-		l.deficit = max(0, l.deficit-need)
-		l.frames = l.frames[1:]
+		text := l.take()
 		if len(l.frames) == 0 {
 			m.flows = m.flows[1:]
 		}
+		m.rest()
 		return text
 	}
 }
 
+func need(l *modelFlow) int { return len(l.frames[0]) + frameCost }
+
+func (l *modelFlow) take() string {
+	text := l.frames[0]
+	l.deficit = max(0, l.deficit-need(l))
+	l.frames = l.frames[1:]
+	return text
+}
+
+func (m *model) age() {
+	m.flows = append(m.flows, m.young[0])
+	m.young = m.young[1:]
+}
+
+// rest forgets who is there without anything to send, when nobody has anything to send.
+func (m *model) rest() {
+	if m.len() == 0 {
+		m.flows = nil
+	}
+}
+
 func (m *model) sweep(unwanted func(string) bool) {
+	for _, l := range m.all() {
+		l.frames = slices.DeleteFunc(l.frames, unwanted)
+	}
+	empty := func(l *modelFlow) bool { return len(l.frames) == 0 }
+	m.young = slices.DeleteFunc(m.young, empty)
 	if len(m.flows) == 0 {
 		return
 	}
 	first := m.flows[0]
-	for _, l := range m.flows {
-		l.frames = slices.DeleteFunc(l.frames, unwanted)
-	}
-	m.flows = slices.DeleteFunc(m.flows, func(l *modelFlow) bool { return len(l.frames) == 0 })
+	m.flows = slices.DeleteFunc(m.flows, empty)
 	if len(m.flows) > 0 && m.flows[0] != first {
 		m.flows[0].began = false
 	}
 }
 
 func (m *model) len() (n int) {
-	for _, l := range m.flows {
+	for _, l := range m.all() {
 		n += len(l.frames)
 	}
 	return n
@@ -263,7 +306,7 @@ func TestFairQueueLikeModel(t *testing.T) {
 				t.Fatalf("seed %d, step %d: %d frames wait, %d in the model", seed, i, q.Len(), m.len())
 			}
 		}
-		for _, l := range m.flows {
+		for _, l := range m.all() {
 			bytes := 0
 			for _, s := range l.frames {
 				bytes += len(s) + frameCost
