@@ -15,8 +15,9 @@ import (
 type client struct {
 	// Set at creation, then read-only.
 	info  ClientInfo
-	limit int   // requests in flight
-	pins  []pin // one for each upstream that its requests can go to
+	limit int    // requests in flight
+	pins  []pin  // one for each upstream that its requests can go to
+	moved func() // called when a connection that it has leased is lost; nil: it takes another
 
 	// Safe for concurrent use.
 	seq      atomic.Uint64
@@ -92,18 +93,33 @@ func (c *client) lease(t *Target, fl *wire.Flusher) rewrite.Reason {
 		if conn.Ready() {
 			return ""
 		}
+		if c.moved != nil { // it is about to be told
+			return rewrite.ReasonUpstreamLost
+		}
 		p.give()
 	}
 	fl.Flush()
-	conn, err := t.pool.Lease()
+	conn, err := t.pool.Lease(upstream.Choice{Key: p.hash})
 	switch {
 	case errors.Is(err, wire.ErrFull):
 		return rewrite.ReasonOverloaded
 	case err != nil:
 		return rewrite.ReasonNoUpstream
 	}
+	conn.Tenant.Store(c)
+	if !conn.Ready() { // lost before anybody could be told
+		t.pool.Return(conn)
+		return rewrite.ReasonNoUpstream
+	}
 	p.conn.Store(conn)
 	return ""
+}
+
+// evicted is called when a connection that the client had leased is lost, with all that the upstream knew of it.
+func (c *client) evicted() {
+	if c.moved != nil {
+		c.moved()
+	}
 }
 
 // give ends a lease.

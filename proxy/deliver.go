@@ -186,6 +186,9 @@ func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
 		}
 	}
 	c.Flusher.Flush()
+	if tenant, ok := c.Tenant.Load().(*client); ok {
+		tenant.evicted() // behind the answers to what it asked
+	}
 }
 
 // rescue finds another connection for a frame that was not written.

@@ -125,7 +125,7 @@ func startFront(t *testing.T, to string, change func(*settings)) *front {
 		}
 	})
 	t.Cleanup(f.shutdown)
-	if !strings.HasPrefix(to, "http://127.0.0.1:1") { // where nobody ever listens
+	if !strings.HasPrefix(to, "http://127.0.0.1:1") && s.upstream.Sessions == 0 { // where nobody ever listens, or connects yet
 		await(t, connected, "a connection to the upstream")
 	}
 	return f
@@ -166,6 +166,9 @@ func echo(far wire.Conn) {
 			_ = far.Flush()
 		}
 		if err != nil {
+			return
+		}
+		if bytes.Contains(m, []byte(`"die"`)) {
 			return
 		}
 		id := bytes.Index(m, []byte(`"id":`))

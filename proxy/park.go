@@ -12,9 +12,13 @@ import (
 const parkScope = rewrite.NumberScope
 
 // patience is how long a request may wait for a connection to come up; 0: not at all. While the upstream is paused, it
-// waits for that as it would for the end of the pause, which is when backends are restarted.
+// waits for that as it would for the end of the pause, which is when backends are restarted. In session mode connections
+// come up for those only who ask for them.
 func (t *Target) patience() time.Duration {
-	if t.pool.Paused() {
+	switch {
+	case t.pool.SessionMode():
+		return 0
+	case t.pool.Paused():
 		return max(t.cfg.ConnectWait, t.pool.PendingWait())
 	}
 	return t.cfg.ConnectWait

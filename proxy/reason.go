@@ -50,7 +50,7 @@ const (
 
 var closeReasons = []CloseReason{
 	CloseByClient, CloseLost, CloseSlowConsumer, CloseTooLarge, CloseNotText, CloseNotUTF8, CloseProtocol, CloseMute,
-	CloseDrain,
+	CloseUpstreamLost, CloseDrain,
 }
 
 // counters count by a fixed set of words, so that nothing from outside becomes a metric label. Safe for concurrent use.

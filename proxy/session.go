@@ -49,6 +49,9 @@ func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *
 	}
 	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16, Failed: s.kick})
 	s.pins = newPins(l.routes, &s.info, r.Header)
+	if l.leases {
+		s.moved = func() { s.end(CloseUpstreamLost, wire.CodeRestart) }
+	}
 	return s
 }
 

@@ -48,6 +48,9 @@ type Conn struct {
 	Pool *Pool
 	End  *Endpoint
 
+	// Tenant is the receiver's: the session that has leased the connection.
+	Tenant atomic.Value
+
 	leased bool // belongs to a session, while that lasts
 
 	// Flusher belongs to the reader of a stream connection.

@@ -168,7 +168,7 @@ func (e *Endpoint) connect(ctx context.Context, name string, old *Conn) (*Conn, 
 	defer cancel()
 	conn, err := e.dial(dctx)
 	if err != nil {
-		if ctx.Err() == nil && (old == nil || !old.Ready()) {
+		if !errors.Is(ctx.Err(), context.Canceled) && (old == nil || !old.Ready()) {
 			e.health.fail()
 		}
 		return nil, nil, fmt.Errorf("upstream %s: dial %s: %w", e.Pool.cfg.Name, e.Name, err)
@@ -210,8 +210,8 @@ func (e *Endpoint) awaitDuty(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// Drain takes the endpoint out: its connections finish what they have and close, and none is made. Enable is the
-// opposite.
+// Drain takes the endpoint out: its connections finish what they have and close, and none is made. What a session has
+// leased is closed with the session. Enable is the opposite.
 func (e *Endpoint) Drain() {
 	e.drained.Store(true)
 	for i := range e.slots {
@@ -219,6 +219,7 @@ func (e *Endpoint) Drain() {
 			c.Retire()
 		}
 	}
+	e.Pool.discard(func(c *Conn) bool { return c.End == e })
 }
 
 // Enable ends a Drain.
@@ -233,7 +234,7 @@ func (e *Endpoint) Enable() {
 }
 
 // Reconnect replaces every connection: new ones are dialed at once, and when they are there, the old ones finish what they
-// have. An HTTP endpoint closes what is idle.
+// have. An HTTP endpoint closes what is idle; what a session has leased stays.
 func (e *Endpoint) Reconnect() {
 	for i := range e.slots {
 		switch c := e.slots[i].Load(); {
@@ -244,6 +245,7 @@ func (e *Endpoint) Reconnect() {
 			c.renew()
 		}
 	}
+	e.Pool.discard(func(c *Conn) bool { return c.End == e })
 }
 
 // usable reports whether new calls may go to the endpoint.

@@ -32,7 +32,7 @@ func TestPauseReachesEveryConnection(t *testing.T) {
 			return c, far
 		},
 		"of one session": func(t *testing.T, p *pool) (*Conn, wire.Conn) {
-			c, err := p.Lease()
+			c, err := p.Lease(Choice{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -118,8 +118,8 @@ func (p *Pool) Run(ctx context.Context) {
 	if p.cfg.Resolve.By != "" {
 		p.group.Go(func() { p.resolve(ctx) })
 	}
-	if p.cfg.Warm > 0 {
-		p.group.Go(func() { p.keepWarm(ctx) })
+	if p.cfg.Sessions > 0 {
+		p.group.Go(func() { p.keepLeases(ctx) })
 	}
 	<-ctx.Done()
 	p.mu.Lock()
