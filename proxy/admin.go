@@ -80,9 +80,7 @@ func (r *Router) Upstreams() []UpstreamStatus {
 		s := UpstreamStatus{
 			Name: name, Paused: t.pool.Paused(), Connections: t.pool.Live(), InFlight: t.pool.InFlight(),
 		}
-		t.mu.Lock()
-		s.Parked = len(t.parked)
-		t.mu.Unlock()
+		s.Parked = int(t.parked.Load())
 		for _, e := range t.pool.Endpoints() {
 			s.Endpoints = append(s.Endpoints, e.Status())
 		}

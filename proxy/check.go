@@ -231,7 +231,7 @@ func (r *Router) checkHeights(ctx context.Context, t *Target) {
 	}
 	for i, e := range all {
 		if known[i] {
-			e.SetBehind(heights[i]+cfg.MaxLag < top)
+			e.SetBehind(top-heights[i] > cfg.MaxLag)
 		}
 	}
 }

@@ -28,7 +28,7 @@ type client struct {
 // pin is the connection that a client keeps to while it lives, so that its requests stay in order.
 type pin struct {
 	target *Target
-	hash   string // for upstreams that are chosen by a key
+	hash   atomic.Pointer[string] // for upstreams that are chosen by a key
 	conn   atomic.Pointer[upstream.Conn]
 }
 
@@ -36,12 +36,29 @@ func newPins(rt *routes, info *ClientInfo, header http.Header) []pin {
 	pins := make([]pin, len(rt.targets))
 	for i, t := range rt.targets {
 		pins[i].target = t
-		pins[i].hash = info.Prefix
-		if name := t.cfg.HashHeader; name != "" {
-			pins[i].hash = header.Get(name)
-		}
+		pins[i].hash.Store(&info.Prefix)
+		pins[i].rehash(header, &info.Prefix)
 	}
 	return pins
+}
+
+// rehash takes the key from a header, where the configuration says so and the client has sent it. An HTTP client may send
+// another with each request: proxies use one connection for many users.
+func (p *pin) rehash(header http.Header, prefix *string) {
+	name := p.target.cfg.HashHeader
+	if name == "" {
+		return
+	}
+	key := prefix
+	if value := header.Get(name); value != "" {
+		key = &value
+	}
+	if *key != *p.hash.Load() {
+		p.hash.Store(key)
+		if !p.target.pool.SessionMode() {
+			p.conn.Store(nil)
+		}
+	}
 }
 
 func (c *client) pin(t *Target) *pin {
@@ -68,16 +85,25 @@ func (c *client) pick(t *Target, method []byte, avoid *upstream.Endpoint) *upstr
 	if t.pool.SessionMode() {
 		return p.conn.Load()
 	}
+	ch := upstream.Choice{Key: *p.hash.Load(), Avoid: avoid}
 	if t.cfg.HashMethod {
-		return t.pool.Pick(upstream.Choice{Key: string(method), Avoid: avoid})
+		ch.Key = string(method)
+		return t.pool.Pick(ch)
 	}
 	if t.cfg.Spread {
-		return t.pool.Pick(upstream.Choice{Key: p.hash, Avoid: avoid})
+		return t.pool.Pick(ch)
 	}
-	if conn := p.conn.Load(); conn != nil && conn.Ready() && conn.Healthy() && conn.End != avoid {
-		return conn
+	conn := p.conn.Load()
+	if conn != nil && conn.Ready() && conn.End != avoid {
+		if conn.Healthy() {
+			return conn
+		}
+		ch.Avoid = conn.End
+		if better := t.pool.Pick(ch); better == nil || !better.Healthy() {
+			return conn // or its requests would lose their order for nothing
+		}
 	}
-	conn := t.pool.Pick(upstream.Choice{Key: p.hash, Avoid: avoid})
+	conn = t.pool.Pick(ch)
 	p.conn.Store(conn)
 	return conn
 }
@@ -99,7 +125,7 @@ func (c *client) lease(t *Target, fl *wire.Flusher) rewrite.Reason {
 		p.give()
 	}
 	fl.Flush()
-	conn, err := t.pool.Lease(upstream.Choice{Key: p.hash})
+	conn, err := t.pool.Lease(upstream.Choice{Key: *p.hash.Load()})
 	switch {
 	case errors.Is(err, wire.ErrFull):
 		return rewrite.ReasonOverloaded

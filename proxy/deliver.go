@@ -110,18 +110,21 @@ func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	if x.began != 0 {
 		x.target.latencies.add(time.Duration(time.Now().UnixNano() - x.began))
 	}
+	sent := x.drop() // false for an answer that came before the request was written: to a guessed id
 	if x.race != nil {
 		settles, rest := x.race.finish(x.key, false)
 		if !settles {
-			r.freeAttempt(x, true, rewrite.ReasonClientGone, fl)
+			r.freeAttempt(x, sent, rewrite.ReasonSuperseded, fl)
 			return
 		}
 		r.lose(rest, fl)
 	}
-	r.responses.Add(1)
+	if x.client != &r.self {
+		r.responses.Add(1)
+	}
 	out := wire.NewFrame()
 	out.B = rewrite.AppendResponse(out.B, frame, e, x.id)
-	r.settle(x, out, end, true, fl)
+	r.settle(x, out, end, sent, fl)
 }
 
 // listed reports whether an error object has one of the codes that count as failures of an endpoint.
@@ -212,14 +215,15 @@ func (r *Router) rescue(c *upstream.Conn, f *wire.Frame) {
 	}
 }
 
-// rescueNotice is rescue for a notification.
+// rescueNotice is rescue for a notification: it goes where its client's requests go.
 func (r *Router) rescueNotice(c *upstream.Conn, f *wire.Frame) {
-	if f.Op != wire.Text || c.Pool.SessionMode() {
-		return
+	from, ok := f.From.(*client)
+	if !ok || c.Pool.SessionMode() {
+		return // it concerned the lost connection only
 	}
-	if conn := c.Pool.Pick(upstream.Choice{Avoid: c.End}); conn != nil {
+	if conn := from.pick(r.targets[c.Pool.Name()], methodOf(f.B), c.End); conn != nil {
 		copied := wire.NewFrame()
-		copied.B, copied.Flow = append(copied.B, f.B...), f.Flow
+		copied.B, copied.Flow, copied.From = append(copied.B, f.B...), f.Flow, from
 		if conn.Offer(copied, &c.Flusher) == nil {
 			return
 		}

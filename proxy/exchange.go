@@ -17,7 +17,7 @@ type exchange struct {
 	slot     int    // its place among the answers of to
 	id       []byte // the client's id, byte for byte; owned
 	target   *Target
-	key      rewrite.Key    // of the attempt under way
+	key      rewrite.Key    // of the attempt under way; of scope parkScope while parked
 	conn     *upstream.Conn // nil while parked
 	came     uint64         // conn.Came when the attempt began
 	deadline int64          // by Router.now
@@ -61,7 +61,7 @@ func newExchange(c *client, to replier, slot int, id []byte) *exchange {
 // free gives x back. Its ticket moves on.
 func (x *exchange) free() {
 	x.client, x.to, x.target, x.conn, x.race, x.started = nil, nil, nil, nil, nil, nil
-	x.queueBy, x.hedgeAt, x.began, x.attempts, x.safe = 0, 0, 0, 0, false
+	x.key, x.queueBy, x.hedgeAt, x.began, x.attempts, x.safe = rewrite.Key{}, 0, 0, 0, 0, false
 	if cap(x.req) > 16<<10 {
 		x.req = nil // a pool remembers the largest it ever held
 	}

@@ -144,6 +144,9 @@ func (r *Router) start(in *inbound, e *rewrite.Envelope, x *exchange) rewrite.Re
 		method = in.parser.Name(in.frame, e)
 		x.target.prepare(x, method)
 	}
+	if x.target.parked.Load() > 0 && x.target.patience() > 0 {
+		return rewrite.ReasonNoUpstream // it waits behind those that came before it
+	}
 	for n := 0; n < tries; {
 		conn := in.client.pick(x.target, method, nil)
 		if conn == nil {
@@ -165,7 +168,9 @@ func (r *Router) start(in *inbound, e *rewrite.Envelope, x *exchange) rewrite.Re
 
 // unsend refuses a request that nobody else can reach.
 func (r *Router) unsend(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
-	r.faults.add(f.Reason)
+	if x.client != &r.self {
+		r.faults.add(f.Reason)
+	}
 	c, to, slot, answer := x.client, x.to, x.slot, faultFrame(x.id, f)
 	x.free()
 	c.inFlight.Add(-1)
@@ -284,14 +289,19 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 	}
 	if in.client.lease(t, in.flusher) == "" {
 		for range tries {
-			conn := in.client.pick(t, nil, nil)
+			conn := in.client.pick(t, in.parser.Name(in.frame, e), nil)
 			if conn == nil {
 				break
 			}
 			f := wire.NewFrame()
-			f.B, f.Flow = in.parser.AppendRequest(f.B, in.frame, e, nil), in.client.info.Session
-			if conn.Send(f, in.flusher) == nil {
+			f.B = in.parser.AppendRequest(f.B, in.frame, e, nil)
+			f.Flow, f.From = in.client.info.Session, in.client
+			err := conn.Send(f, in.flusher)
+			if err == nil {
 				return
+			}
+			if errors.Is(err, wire.ErrFull) {
+				break // where its requests go, there is no room either
 			}
 			in.client.leave(t, conn)
 		}

@@ -67,12 +67,32 @@ func (c *race) enter(k rewrite.Key) bool {
 	return !c.over
 }
 
+// leave ends the race for the attempt with key k if it is the only one under way: it is a request like any other then. No
+// attempt can enter after that.
+func (c *race) leave(k rewrite.Key) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || len(c.keys) != 1 || c.keys[0] != k {
+		return false
+	}
+	c.over = true
+	return true
+}
+
+// isOver reports whether the request is settled, or left to one attempt.
+func (c *race) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
 // latencies are those of the latest calls to hedged methods.
 type latencies struct {
 	mu     sync.Mutex
 	ring   [256]time.Duration
 	n      int
 	cached time.Duration
+	asOf   int // what n was when cached was computed
 }
 
 func (l *latencies) add(d time.Duration) {
@@ -89,10 +109,10 @@ func (l *latencies) quantile(percent int) time.Duration {
 	if l.n < 20 {
 		return 0
 	}
-	if l.cached == 0 || l.n%64 == 0 {
+	if l.asOf == 0 || l.n >= l.asOf+64 {
 		s := slices.Clone(l.ring[:min(l.n, len(l.ring))])
 		slices.Sort(s)
-		l.cached = s[len(s)*percent/100]
+		l.cached, l.asOf = s[len(s)*percent/100], l.n
 	}
 	return l.cached
 }
@@ -106,7 +126,7 @@ func (t *Target) planHedge(x *exchange) {
 	x.hedgeAt = now + int64(max(t.latencies.quantile(t.cfg.Hedge.Quantile), t.cfg.Hedge.MinDelay))
 }
 
-// hedge makes second attempts that are due.
+// hedge makes second attempts that are due, where another endpoint can take them.
 func (r *Router) hedge(now int64) {
 	var twins []*exchange
 	r.pending.Collect(nil, func(k rewrite.Key, _ uint64, x *exchange) bool {
@@ -114,40 +134,50 @@ func (r *Router) hedge(now int64) {
 			return false
 		}
 		x.hedgeAt = 0
-		if x.target.hedges.spend() {
-			x.race = &race{keys: []rewrite.Key{k}}
-			y := newExchange(x.client, x.to, x.slot, x.id)
-			y.target, y.deadline, y.queueBy, y.race = x.target, x.deadline, x.queueBy, x.race
-			y.conn, y.began, y.safe, y.attempts = x.conn, x.began, true, x.attempts
-			y.req = append(y.req[:0], x.req...)
-			twins = append(twins, y)
+		conn := x.target.pool.Pick(upstream.Choice{Avoid: x.conn.End})
+		if conn == nil || conn.End == x.conn.End || !x.target.hedges.spend() {
+			return false
 		}
+		x.race = &race{keys: []rewrite.Key{k}}
+		y := newExchange(x.client, x.to, x.slot, x.id)
+		y.target, y.deadline, y.race, y.conn = x.target, x.deadline, x.race, conn
+		y.queueBy = r.now.Load() + int64(x.target.pool.PendingWait())
+		y.began, y.safe, y.attempts = x.began, true, x.attempts+1
+		y.req = append(y.req[:0], x.req...)
+		twins = append(twins, y)
 		return false
 	})
 	for _, y := range twins {
-		r.sendTwin(y)
+		r.sendTwin(y, y.conn)
 	}
 }
 
-// sendTwin makes a second attempt. It is dropped where no other endpoint takes it: the first is still under way.
-func (r *Router) sendTwin(y *exchange) {
-	conn := y.target.pool.Pick(upstream.Choice{Avoid: y.conn.End})
-	if conn == nil || conn.End == y.conn.End {
-		y.free()
-		return
-	}
-	key := y.client.nextKey(y.target, conn)
-	if !y.race.enter(key) {
+// sendTwin makes a second attempt. It is dropped where its connection does not take it: the first is still under way.
+func (r *Router) sendTwin(y *exchange, conn *upstream.Conn) {
+	c, key := y.race, y.client.nextKey(y.target, conn)
+	if !c.enter(key) {
 		y.free()
 		return
 	}
 	f := wire.NewFrame()
 	f.B = r.appendRenamed(f.B, y.req, y.target, key)
+	if r.hooks.CallStart != nil {
+		r.startAgain(y, conn, key, methodOf(f.B))
+	}
 	r.hedged.Add(1)
-	c := y.race
-	if r.dispatch(y, key, f, conn, false, nil) != nil {
-		c.finish(key, true)
-		y.free()
+	switch err := r.dispatch(y, key, f, conn, false, nil); {
+	case err == nil && c.isOver(): // before it could be found in the table
+		r.lose([]rewrite.Key{key}, nil)
+	case err == nil:
+	default:
+		if settles, _ := c.finish(key, true); !settles {
+			y.free()
+			return
+		}
+		y.race = nil // the first has failed meanwhile, and left the request to this one
+		f := rewrite.NewFault(rewrite.ReasonUpstreamLost)
+		f.Sent = true
+		r.fail(y, f, nil)
 	}
 }
 
@@ -156,8 +186,8 @@ func (r *Router) lose(keys []rewrite.Key, fl *wire.Flusher) {
 	for _, k := range keys {
 		if y, ok := r.pending.Abandon(k); ok {
 			sent := y.drop()
-			y.conn.Cancel(k2w(k))
-			r.freeAttempt(y, sent, rewrite.ReasonClientGone, fl)
+			y.conn.Cancel(k2w(k), sent)
+			r.freeAttempt(y, sent, rewrite.ReasonSuperseded, fl)
 		}
 	}
 }

@@ -33,7 +33,7 @@ type Call struct {
 	WireID []byte
 	Header http.Header // of an HTTP client's POST; nil for WebSocket
 
-	Attempt int // 0 for the first; later ones have no Method and no Header
+	Attempt int // 0 for the first; later ones, and one that had to wait for a connection, have no Header
 }
 
 // CallEnd is how an exchange ended: by a response (Fault.Ok), or by a fault of idmux's.

@@ -331,6 +331,9 @@ func (l *Listener) httpClient(r *http.Request) *client {
 		c.info, c.limit = l.info(r.RemoteAddr, "http"), l.cfg.InFlight
 		c.pins = newPins(l.routes, &c.info, r.Header)
 	}
+	for i := range c.pins {
+		c.pins[i].rehash(r.Header, &c.info.Prefix)
+	}
 	return c
 }
 

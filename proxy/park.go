@@ -27,57 +27,79 @@ func (t *Target) patience() time.Duration {
 // park lets a request wait for a connection to come up. It stays in the table, so its deadline and its client's leaving
 // find it as any other.
 func (r *Router) park(x *exchange, req []byte) {
-	x.req = append(x.req[:0], req...)
-	x.conn = nil
-	x.queueBy = r.now.Load() + int64(x.target.patience())
-	x.target.parks.Store(true)
-	key := rewrite.Key{Scope: parkScope, Seq: r.parks.Add(1)}
 	t := x.target
-	x.key = key
-	r.pending.Put(key, 0, x)
-	t.mu.Lock()
-	t.parked = append(t.parked, key)
-	t.mu.Unlock()
-	if t.pool.Ready() { // it came up meanwhile, maybe before the request was in the list
+	t.parks.Store(true)
+	t.parked.Add(1)
+	x.req = append(x.req[:0], req...)
+	r.putParked(x, rewrite.Key{Scope: parkScope, Seq: r.parks.Add(1)})
+	if t.pool.Ready() { // it came up meanwhile, maybe before the request was in the table
 		r.unpark(t)
 	}
 }
 
-// unpark sends what waits for a connection, in order.
+func (r *Router) putParked(x *exchange, k rewrite.Key) {
+	x.conn, x.key = nil, k
+	x.queueBy = r.now.Load() + int64(x.target.patience())
+	r.pending.Put(k, 0, x)
+}
+
+// unpark sends what waits for a connection, in order. One goroutine at a time does so for a target; others make it look
+// again.
 func (r *Router) unpark(t *Target) {
-	t.mu.Lock()
-	keys := t.parked
-	t.parked = nil
-	t.mu.Unlock()
-	for i, k := range keys {
+	if t.wakes.Add(1) > 1 {
+		return
+	}
+	for {
+		seen := t.wakes.Load()
+		r.unparkAll(t)
+		if t.wakes.CompareAndSwap(seen, 0) {
+			return
+		}
+	}
+}
+
+func (r *Router) unparkAll(t *Target) {
+	if t.parked.Load() == 0 {
+		return
+	}
+	keys := r.pending.Collect(nil, func(k rewrite.Key, _ uint64, x *exchange) bool {
+		return k.Scope == parkScope && x.target == t
+	})
+	inOrder(keys)
+	var req []byte
+	for _, k := range keys {
 		x, ok := r.pending.Remove(k)
 		if !ok {
 			continue // settled while it waited
 		}
-		x.again()
-		x.queueBy = r.now.Load() + int64(t.pool.PendingWait())
-		req := append([]byte(nil), x.req...)
-		if !x.safe {
-			x.req = x.req[:0] // it was only kept for this
+		req = append(req[:0], x.req...)
+		x.leaveParking(r.now.Load(), t.pool.PendingWait())
+		switch why := r.resend(x, req, nil, nil); why {
+		case "":
+			t.parked.Add(-1)
+		case rewrite.ReasonNoUpstream: // the connection was lost again
+			x.req = append(x.req[:0], req...)
+			r.putParked(x, k)
+			return
+		default:
+			t.parked.Add(-1)
+			r.fail(x, rewrite.NewFault(why), nil)
 		}
-		if r.resend(x, req, nil, nil) {
-			continue
-		}
-		r.repark(x, k, req)
-		t.mu.Lock()
-		t.parked = append(keys[i:len(keys):len(keys)], t.parked...)
-		t.mu.Unlock()
-		return
 	}
 }
 
-// repark puts x back: the connection was lost again.
-func (r *Router) repark(x *exchange, k rewrite.Key, req []byte) {
-	x.req = append(x.req[:0], req...)
-	x.conn = nil
-	x.queueBy = r.now.Load() + int64(x.target.patience())
-	x.key = k
-	r.pending.Put(k, 0, x)
+// leaveParking makes x as if it had come now, but for its deadline.
+func (x *exchange) leaveParking(now int64, wait time.Duration) {
+	x.again()
+	x.key = rewrite.Key{}
+	x.queueBy = now + int64(wait)
+	if x.hedgeAt != 0 {
+		x.hedgeAt += now - x.began
+		x.began = now
+	}
+	if !x.safe {
+		x.req = x.req[:0] // it was only kept for this
+	}
 }
 
 // Up implements upstream.Receiver: something can be used that could not before.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -81,8 +82,14 @@ func (t *Target) prepare(x *exchange, method []byte) {
 // and x is still the caller's. sent says whether the request may have been written; req is the request.
 func (r *Router) retry(x *exchange, req []byte, sent bool, fl *wire.Flusher) bool {
 	t := x.target
+	if x.race != nil {
+		if !x.race.leave(x.key) {
+			return false // the other attempt is under way
+		}
+		x.race = nil
+	}
 	switch {
-	case x.race != nil, t.pool.SessionMode(), x.deadline <= r.now.Load():
+	case t.pool.SessionMode(), x.deadline <= r.now.Load():
 		return false
 	case x.client == &r.self: // a check of this endpoint, which no other can pass
 		return false
@@ -98,6 +105,7 @@ func (r *Router) retry(x *exchange, req []byte, sent bool, fl *wire.Flusher) boo
 	x.conn.Release(sent, fl)
 	x.conn = nil
 	x.attempts++
+	x.queueBy = r.now.Load() + int64(t.pool.PendingWait())
 	r.retried.Add(1)
 	if x.started != nil {
 		r.hooks.CallEnd(x.started, &CallEnd{Fault: rewrite.Fault{
@@ -106,45 +114,61 @@ func (r *Router) retry(x *exchange, req []byte, sent bool, fl *wire.Flusher) boo
 		x.started = nil
 	}
 	x.again()
-	if r.resend(x, req, from, fl) {
+	why := r.resend(x, req, from, fl)
+	switch {
+	case why == "":
 		return true
-	}
-	if t.patience() > 0 {
+	case why == rewrite.ReasonNoUpstream && t.patience() > 0:
 		r.park(x, req)
 		return true
+	case why == rewrite.ReasonNoUpstream:
+		why = rewrite.ReasonUpstreamLost // what the asker has to know
 	}
-	f := rewrite.NewFault(rewrite.ReasonUpstreamLost)
+	f := rewrite.NewFault(why)
 	f.Sent = sent
 	r.fail(x, f, fl)
 	return true
 }
 
-// resend sends a request under a new wire id. It does not wait, since those who call it serve everybody. False means
-// that no connection took it, and x is still the caller's.
-func (r *Router) resend(x *exchange, req []byte, avoid *upstream.Endpoint, fl *wire.Flusher) bool {
+// resend sends a request under a new wire id. It does not wait, since those who call it serve everybody. With a reason, no
+// connection took it, and x is still the caller's.
+func (r *Router) resend(x *exchange, req []byte, avoid *upstream.Endpoint, fl *wire.Flusher) rewrite.Reason {
+	var method []byte
+	if r.hooks.CallStart != nil || x.target.cfg.HashMethod {
+		method = methodOf(req)
+	}
 	for n := 0; n < tries; {
-		conn := x.client.pick(x.target, nil, avoid)
+		conn := x.client.pick(x.target, method, avoid)
 		if conn == nil {
-			return false
+			return rewrite.ReasonNoUpstream
 		}
 		key := x.client.nextKey(x.target, conn)
 		f := wire.NewFrame()
 		f.B = r.appendRenamed(f.B, req, x.target, key)
-		if r.hooks.CallStart != nil {
-			x.started = r.hooks.CallStart(&Call{
-				Client: &x.client.info, Conn: conn.Name, Target: x.target.cfg.Name, ID: x.id,
-				WireID: r.appendWireID(nil, x.target, key), Attempt: x.attempts,
-			})
-		}
+		r.startAgain(x, conn, key, method)
 		switch err := r.dispatch(x, key, f, conn, false, fl); {
 		case err == nil:
-			return true
-		case !errors.Is(err, errTaken):
+			return ""
+		case errors.Is(err, wire.ErrFull):
+			return rewrite.ReasonQueueFull
+		case errors.Is(err, errTaken): // the next number may be free
+		default:
 			x.client.leave(x.target, conn)
 			n++
 		}
 	}
-	return false
+	return rewrite.ReasonNoUpstream
+}
+
+// startAgain tells observers of an attempt after the first.
+func (r *Router) startAgain(x *exchange, conn *upstream.Conn, key rewrite.Key, method []byte) {
+	if r.hooks.CallStart == nil {
+		return
+	}
+	x.started = r.hooks.CallStart(&Call{
+		Client: &x.client.info, Conn: conn.Name, Target: x.target.cfg.Name, Method: method, ID: x.id,
+		WireID: r.appendWireID(nil, x.target, key), Attempt: x.attempts,
+	})
 }
 
 // Requests are rebuilt in one form, so the wire id stands at a known place.
@@ -153,6 +177,23 @@ var (
 	afterID  = []byte(`,"method":`)
 	parkedID = []byte(`0`)
 )
+
+// methodOf is the method of a message that rewrite has built.
+func methodOf(message []byte) []byte {
+	_, rest, ok := bytes.Cut(message, afterID)
+	end := 1
+	for end < len(rest) && rest[end] != '"' {
+		if rest[end] == '\\' {
+			end++
+		}
+		end++
+	}
+	var method string
+	if !ok || end >= len(rest) || json.Unmarshal(rest[:end+1], &method) != nil {
+		panic("proxy: a message that rewrite did not build")
+	}
+	return []byte(method)
+}
 
 // appendRenamed appends a request that was sent, or was to be, under the wire id of another key.
 func (r *Router) appendRenamed(dst, req []byte, t *Target, key rewrite.Key) []byte {

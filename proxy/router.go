@@ -65,10 +65,9 @@ type Target struct {
 	retries   *budget
 	hedges    *budget
 	latencies latencies
-	parks     atomic.Bool // a request has waited for a connection, so some may be under keys of no session
-
-	mu     sync.Mutex
-	parked []rewrite.Key // requests that wait for a connection, in order
+	parks     atomic.Bool  // a request has waited for a connection, so some may be under keys of no session
+	parked    atomic.Int64 // requests that wait for a connection
+	wakes     atomic.Int64 // reasons to look after them since nobody did; see unpark
 }
 
 // Pool returns the target's connections.
@@ -167,7 +166,7 @@ func (r *Router) abort(k rewrite.Key, x *exchange, why rewrite.Reason, fl *wire.
 	f.Sent = x.drop()
 	conn, came := x.conn, x.came
 	if conn != nil {
-		conn.Cancel(k2w(k))
+		conn.Cancel(k2w(k), f.Sent)
 	}
 	r.fail(x, f, fl)
 	if conn != nil && f.Sent && why == rewrite.ReasonTimeout {
@@ -183,7 +182,9 @@ func (r *Router) fail(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
 			return
 		}
 	}
-	r.faults.add(f.Reason)
+	if x.client != &r.self {
+		r.faults.add(f.Reason)
+	}
 	var answer *wire.Frame
 	if f.Reason != rewrite.ReasonClientGone { // nobody would read it
 		answer = faultFrame(x.id, f)
@@ -203,8 +204,11 @@ func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, sent bool,
 		answer = tooLarge(x.id)
 	}
 	to, slot, c := x.to, x.slot, x.client
-	if x.conn != nil {
+	switch {
+	case x.conn != nil:
 		x.conn.Release(sent, fl)
+	case x.key.Scope == parkScope:
+		x.target.parked.Add(-1)
 	}
 	x.free()
 	c.inFlight.Add(-1)

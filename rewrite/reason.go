@@ -45,6 +45,7 @@ const (
 	ReasonBadResponse      Reason = "bad_response"       // the upstream answered with something that is no response
 	ReasonUpstreamStatus   Reason = "upstream_status"    // the upstream answered with an HTTP status and no JSON-RPC
 	ReasonClientGone       Reason = "client_gone"        // the asker left; nobody reads this
+	ReasonSuperseded       Reason = "superseded"         // another attempt was answered first; nobody reads this
 	ReasonInternal         Reason = "internal"           // a fault of idmux itself
 )
 
@@ -72,6 +73,7 @@ var reasons = map[Reason]struct {
 	ReasonBadResponse:      {CodeInternal, "Bad response from upstream"},
 	ReasonUpstreamStatus:   {CodeInternal, "Upstream answered with an HTTP error"},
 	ReasonClientGone:       {CodeInternal, "Client gone"},
+	ReasonSuperseded:       {CodeInternal, "Superseded"},
 	ReasonInternal:         {CodeInternal, "Internal error"},
 }
 

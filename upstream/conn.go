@@ -77,7 +77,7 @@ type Conn struct {
 type link interface {
 	send(f *wire.Frame, fl *wire.Flusher) error
 	offer(f *wire.Frame, fl *wire.Flusher) error
-	cancel(key [2]uint64)
+	cancel(key [2]uint64, sent bool)
 	ready() bool
 	credit(n int, fl *wire.Flusher)
 	pause(on bool)
@@ -147,8 +147,9 @@ func (c *Conn) Healthy() bool { return c.End.health.usable() }
 // wire.ErrFull.
 func (c *Conn) Offer(f *wire.Frame, fl *wire.Flusher) error { return c.link.offer(f, fl) }
 
-// Cancel ends the HTTP exchange of the frame with this key, if it still runs. Stream connections ignore it.
-func (c *Conn) Cancel(key [2]uint64) { c.link.cancel(key) }
+// Cancel says that the frame with this key is not wanted any more, or its answer where it was sent: a frame that waits does
+// not keep its place for long, and an HTTP exchange ends.
+func (c *Conn) Cancel(key [2]uint64, sent bool) { c.link.cancel(key, sent) }
 
 // NextNumber counts from 1 to 2^31-1 and then starts over: ids for upstreams that take only numbers.
 func (c *Conn) NextNumber() uint64 { return (c.numbers.Add(1)-1)%math.MaxInt32 + 1 }

@@ -225,6 +225,10 @@ func (e *Endpoint) Drain() {
 // Enable ends a Drain.
 func (e *Endpoint) Enable() {
 	e.drained.Store(false)
+	if e.dial == nil { // what it has can be used at once
+		e.Pool.recv.Up(nil)
+		return
+	}
 	for range e.slots {
 		select {
 		case e.wake <- struct{}{}:

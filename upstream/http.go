@@ -34,6 +34,7 @@ type exchanger struct {
 	mu      sync.Mutex
 	cond    sync.Cond // room in the queue, or closed
 	queue   wire.FairQueue
+	stale   int // frames given up since the queue was swept, at most
 	bytes   int
 	paused  bool
 	workers int
@@ -141,8 +142,16 @@ func (e *exchanger) send(f *wire.Frame, fl *wire.Flusher) error {
 		fl.Flush() // others may rely on it
 		e.mu.Lock()
 	}
-	for !e.closed && e.fullLocked(f) {
+	for !e.closed && e.fullLocked(f) && !f.Unwanted() {
+		if e.paused && f.Owner == nil {
+			f.Release() // nobody could end its wait
+			return wire.ErrFull
+		}
 		e.cond.Wait()
+	}
+	if f.Unwanted() {
+		f.Release()
+		return wire.ErrUnwanted
 	}
 	return e.pushLocked(f)
 }
@@ -229,13 +238,31 @@ func (e *exchanger) fullLocked(f *wire.Frame) bool {
 
 func (e *exchanger) ready() bool { return e.up.Load() }
 
-func (e *exchanger) cancel(key [2]uint64) {
+func (e *exchanger) cancel(key [2]uint64, sent bool) {
 	e.mu.Lock()
 	stop := e.running[key]
+	if !sent {
+		e.forgetLocked()
+	}
 	e.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
+}
+
+// forgetLocked drops the frames that are no longer wanted, when they may be half of what waits.
+func (e *exchanger) forgetLocked() {
+	if e.stale++; e.stale > e.queue.Len()/2 {
+		e.stale = 0
+		e.queue.Sweep(func(f *wire.Frame) bool {
+			if f.Unwanted() {
+				e.bytes -= len(f.B)
+				return true
+			}
+			return false
+		})
+	}
+	e.cond.Broadcast()
 }
 
 func (e *exchanger) work() {

@@ -467,16 +467,16 @@ func TestHTTPCancel(t *testing.T) {
 	key := [2]uint64{7, 9}
 	p.callAs(t, "slow", key, &claims{})
 	await(t, entered, "the request")
-	p.Pick(Choice{}).Cancel([2]uint64{7, 8}) // another's
-	p.Pick(Choice{}).Cancel(key)
+	p.Pick(Choice{}).Cancel([2]uint64{7, 8}, true) // another's
+	p.Pick(Choice{}).Cancel(key, true)
 	if a := p.answer(t); !errors.Is(a.err, context.Canceled) || !a.sent {
 		t.Errorf("answer: %+v", a)
 	}
 	await(t, left, "the end of the request")
-	p.Pick(Choice{}).Cancel(key) // is over
+	p.Pick(Choice{}).Cancel(key, true) // is over
 
 	// Cancelled between the claim and the exchange: without an end it would keep its worker for ever.
-	p.callAs(t, "slow", key, &claims{claim: func() { p.Pick(Choice{}).Cancel(key) }})
+	p.callAs(t, "slow", key, &claims{claim: func() { p.Pick(Choice{}).Cancel(key, true) }})
 	if a := p.answer(t); !errors.Is(a.err, context.Canceled) {
 		t.Errorf("answer: %+v", a)
 	}

@@ -56,8 +56,13 @@ func (s *stream) offer(f *wire.Frame, fl *wire.Flusher) error {
 	return err
 }
 
-func (s *stream) cancel([2]uint64) {}
-func (s *stream) ready() bool      { return true }
+func (s *stream) cancel(_ [2]uint64, sent bool) {
+	if !sent {
+		s.sender.Forget(1)
+	}
+}
+
+func (s *stream) ready() bool { return true }
 
 func (s *stream) credit(n int, fl *wire.Flusher) { s.sender.Credit(n, fl) }
 

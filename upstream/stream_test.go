@@ -336,6 +336,6 @@ func TestSendWaitsForRoom(t *testing.T) {
 		if err := <-sent; !errors.Is(err, wire.ErrClosed) {
 			t.Errorf("waiting for room while the connection was lost: %v, want ErrClosed", err)
 		}
-		c.Cancel([2]uint64{}) // means nothing here
+		c.Cancel([2]uint64{}, true) // means nothing here
 	})
 }

@@ -32,6 +32,7 @@ type Frame struct {
 	Ticket uint32  // handed back to Owner.Claim
 	Key    [2]uint64
 	Flow   uint64 // whose frame it is, for taking turns where frames have to wait
+	From   any    // the same, for who is given the frame back when it cannot be written
 	Urgent bool   // goes ahead of what waits, whatever the window
 }
 
@@ -44,8 +45,8 @@ var frames = sync.Pool{New: func() any { return &Frame{B: make([]byte, 0, 512)} 
 // NewFrame returns an empty Text frame that the caller owns.
 func NewFrame() *Frame { return frames.Get().(*Frame) }
 
-// unwanted reports whether a Claim would fail.
-func (f *Frame) unwanted() bool { return f.Owner != nil && !f.Owner.Wanted(f.Ticket) }
+// Unwanted reports whether a Claim would fail.
+func (f *Frame) Unwanted() bool { return f.Owner != nil && !f.Owner.Wanted(f.Ticket) }
 
 // Release gives the frame back. Only its owner may call it, once.
 func (f *Frame) Release() {

@@ -90,7 +90,7 @@ func (s *Sender) Enqueue(f *Frame) error {
 // that the owner has given f up. Before it waits it flushes, what is in fl, too, since others may rely on it; fl may be nil.
 func (s *Sender) EnqueueWait(f *Frame, fl *Flusher) error {
 	s.mu.Lock()
-	for !s.closed && !s.last && s.crowdedLocked(f) && !f.unwanted() {
+	for !s.closed && !s.last && s.crowdedLocked(f) && !f.Unwanted() {
 		if s.paused && f.Owner == nil {
 			break
 		}
@@ -163,7 +163,7 @@ func (s *Sender) sweepLocked() {
 		return
 	}
 	s.backlog.Sweep(func(f *Frame) bool {
-		if !f.unwanted() {
+		if !f.Unwanted() {
 			return false
 		}
 		s.bytes -= cost(f)
