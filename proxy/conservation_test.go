@@ -365,12 +365,12 @@ func (a *asker) ask(far wire.Conn) {
 		messages = append(messages, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}`, id, method, params))
 	}
 	text := messages[0]
-	switch {
+	switch odd := a.dice.IntN(10); {
 	case n > 1:
 		text = "[" + strings.Join(messages, ",") + `,{"jsonrpc":"2.0","method":"n"}]`
-	case a.dice.IntN(10) == 0:
+	case odd == 0:
 		text = "[" + text + "]"
-	case a.dice.IntN(10) == 0:
+	case odd == 1:
 		_ = far.WriteFrame(&wire.Frame{B: []byte(`{"jsonrpc":"2.0","method":"n"}`)})
 	}
 	_ = far.WriteFrame(&wire.Frame{B: []byte(text)})

@@ -70,7 +70,7 @@ func TestHTTPUpstreamAnswers(t *testing.T) {
 	}
 	tooLarge := faultAnswer(-32016, "Response too large", "response_too_large", "")
 	f := startFront(t, scripted(t), func(s *settings) { s.upstream.Response = 1000 })
-	ws := f.connect(t, nil)
+	ws := f.connect(t)
 	for name, tc := range map[string]struct {
 		call   string
 		status int // of the answer to a POST
@@ -130,13 +130,13 @@ func TestHTTPUpstreamAnswers(t *testing.T) {
 // A notification that an HTTP upstream does not take is counted; there is nobody to tell.
 func TestHTTPUpstreamRefusesNotification(t *testing.T) {
 	f := startFront(t, scripted(t), nil)
-	if resp, _ := f.post(t, `{"jsonrpc":"2.0","method":"n","params":[403,"text/plain","no"]}`); resp.StatusCode != 204 {
+	if resp, _ := f.post(t, `{"jsonrpc":"2.0","method":"n","params":[403,"text/plain","no"]}`); resp.StatusCode != http.StatusNoContent {
 		t.Errorf("answered with %s", resp.Status)
 	}
 	if why := await(t, f.drops, "a drop"); why != DropNoticeFailed {
 		t.Errorf("dropped as %s", why)
 	}
-	if resp, _ := f.post(t, `{"jsonrpc":"2.0","method":"n"}`); resp.StatusCode != 204 {
+	if resp, _ := f.post(t, `{"jsonrpc":"2.0","method":"n"}`); resp.StatusCode != http.StatusNoContent {
 		t.Errorf("answered with %s", resp.Status)
 	}
 }
@@ -147,7 +147,7 @@ func TestHTTPUpstreamTimesOut(t *testing.T) {
 	f := startFront(t, scripted(t), func(s *settings) { s.upstream.Connections, s.target.Timeout = 1, 50*time.Millisecond })
 	for range 3 {
 		resp, answer := f.post(t, call(1, "silent"))
-		if want := faultAnswer(-32012, "Upstream timed out", "timeout", ""); resp.StatusCode != 504 || answer != want {
+		if want := faultAnswer(-32012, "Upstream timed out", "timeout", ""); resp.StatusCode != http.StatusGatewayTimeout || answer != want {
 			t.Errorf("%s %s\nwant 504 %s", resp.Status, answer, want)
 		}
 	}
@@ -163,23 +163,23 @@ func TestStatusOfFaults(t *testing.T) {
 	t.Run("no upstream", func(t *testing.T) {
 		f := startFront(t, "http://127.0.0.1:1", nil) // where nobody ever listens
 		resp, answer := f.post(t, call(1, "m"))
-		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(answer, `"no_upstream","sent":false`) {
+		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(answer, `"no_upstream","sent":false`) {
 			t.Errorf("%s %s", resp.Status, answer)
 		}
 	})
 	t.Run("timeout", func(t *testing.T) {
 		f := startFront(t, "", func(s *settings) { s.target.Timeout = 50 * time.Millisecond })
-		if resp, answer := f.post(t, call(1, "silent")); resp.StatusCode != 504 || !strings.Contains(answer, `"timeout","sent":true`) {
+		if resp, answer := f.post(t, call(1, "silent")); resp.StatusCode != http.StatusGatewayTimeout || !strings.Contains(answer, `"timeout","sent":true`) {
 			t.Errorf("%s %s", resp.Status, answer)
 		}
 	})
 	t.Run("too many", func(t *testing.T) {
 		f := startFront(t, "", func(s *settings) { s.router.InFlight = 1; s.target.Timeout = time.Second })
 		resp, answer := f.post(t, "["+call(1, "silent")+","+call(2, "m")+"]")
-		if resp.StatusCode != 200 || !strings.Contains(answer, `"overloaded","sent":false`) {
+		if resp.StatusCode != http.StatusOK || !strings.Contains(answer, `"overloaded","sent":false`) {
 			t.Errorf("in a batch: %s %s", resp.Status, answer)
 		}
-		ws := f.connect(t, nil)
+		ws := f.connect(t)
 		for range 2 { // the second is refused at once, so the first is in flight by then
 			if err := ws.WriteMessage(websocket.TextMessage, []byte(call(1, "silent"))); err != nil {
 				t.Fatal(err)
@@ -188,7 +188,7 @@ func TestStatusOfFaults(t *testing.T) {
 		if _, m, err := ws.ReadMessage(); err != nil || !strings.Contains(string(m), `"overloaded"`) {
 			t.Fatalf("%s, %v", m, err)
 		}
-		if resp, answer := f.post(t, call(1, "m")); resp.StatusCode != 429 || resp.Header.Get("Retry-After") == "" {
+		if resp, answer := f.post(t, call(1, "m")); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("%s %s", resp.Status, answer)
 		}
 	})
@@ -196,12 +196,12 @@ func TestStatusOfFaults(t *testing.T) {
 		f := startFront(t, "", nil)
 		f.router.Drain(t.Context())
 		resp, answer := f.post(t, call(1, "m"))
-		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || !strings.Contains(answer, `"shutting_down","sent":false`) {
+		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" || !strings.Contains(answer, `"shutting_down","sent":false`) {
 			t.Errorf("%s %s", resp.Status, answer)
 		}
 		resp, _ = do(t, f.request(t, http.MethodGet, "", "Connection", "Upgrade", "Upgrade", "websocket",
 			"Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="))
-		if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" {
+		if resp.StatusCode != http.StatusServiceUnavailable || resp.Header.Get("Retry-After") == "" {
 			t.Errorf("upgrade: %s", resp.Status)
 		}
 	})

@@ -160,8 +160,7 @@ func echo(far wire.Conn) {
 	defer func() { _ = far.Close() }()
 	for {
 		m, err := far.ReadFrame()
-		var bye *wire.CloseError
-		if errors.As(err, &bye) {
+		if bye, ok := errors.AsType[*wire.CloseError](err); ok {
 			_ = far.WriteFrame(&wire.Frame{Op: wire.Close, Code: bye.Code})
 			_ = far.Flush()
 		}
@@ -171,16 +170,16 @@ func echo(far wire.Conn) {
 		if bytes.Contains(m, []byte(`"die"`)) {
 			return
 		}
-		id := bytes.Index(m, []byte(`"id":`))
-		if id < 0 || bytes.Contains(m, []byte(`"silent"`)) {
+		_, after, ok := bytes.Cut(m, []byte(`"id":`))
+		if !ok || bytes.Contains(m, []byte(`"silent"`)) {
 			continue
 		}
-		rest := m[id+len(`"id":`):]
+		rest := after
 		answer := append([]byte(`{"jsonrpc":"2.0","id":`), rest[:bytes.IndexByte(rest, ',')]...)
 		answer = append(answer, `,"result":`...)
-		switch p := bytes.Index(m, []byte(`"params":`)); {
-		case p >= 0:
-			answer = append(answer, m[p+len(`"params":`):]...)
+		switch _, after, ok := bytes.Cut(m, []byte(`"params":`)); {
+		case ok:
+			answer = append(answer, after...)
 		case bytes.Contains(m, []byte(`"large"`)):
 			answer = append(answer, `"`+strings.Repeat("x", 1<<20)+`"}`...)
 		default:
@@ -245,9 +244,9 @@ func (f *front) dial(t *testing.T) (net.Conn, *bufio.Reader) {
 }
 
 // connect makes a WebSocket connection.
-func (f *front) connect(t *testing.T, header http.Header) *websocket.Conn {
+func (f *front) connect(t *testing.T) *websocket.Conn {
 	t.Helper()
-	c, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(f.URL, "http"), header)
+	c, _, err := websocket.DefaultDialer.Dial("ws"+strings.TrimPrefix(f.URL, "http"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -154,12 +154,12 @@ func TestHTTPClientsLease(t *testing.T) {
 	if used[0] != used[1] || used[0] != used[2] || used[2] == used[3] || used[3] != used[4] {
 		t.Errorf("the requests, of which the third cost the connection, used %q", used)
 	}
-	if resp, answer := f.post(t, echoCall); resp.StatusCode != 429 || !strings.Contains(answer, "overloaded") {
+	if resp, answer := f.post(t, echoCall); resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(answer, "overloaded") {
 		t.Errorf("another client: %s %s", resp.Status, answer)
 	}
 	transport.CloseIdleConnections()
 	for late := time.After(patience); ; { // until the listener has noticed
-		if resp, _ := f.post(t, echoCall); resp.StatusCode == 200 {
+		if resp, _ := f.post(t, echoCall); resp.StatusCode == http.StatusOK {
 			break
 		}
 		select {

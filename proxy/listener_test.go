@@ -26,7 +26,7 @@ func TestListenerNeedsItsUpstream(t *testing.T) {
 
 func TestWebSocketClient(t *testing.T) {
 	f := startFront(t, "", func(s *settings) { s.listener.Message = 1000 })
-	ws := f.connect(t, nil)
+	ws := f.connect(t)
 	for _, tc := range []struct{ send, want string }{
 		{echoCall, echoAnswer},
 		{"[" + echoCall + "]", "[" + echoAnswer + "]"},
@@ -56,7 +56,7 @@ func TestWebSocketClient(t *testing.T) {
 		"not UTF-8": {websocket.TextMessage, []byte("\"\xff\""), 1, wire.CodeNotUTF8, CloseNotUTF8},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ws := f.connect(t, nil)
+			ws := f.connect(t)
 			if err := ws.WriteMessage(tc.kind, tc.message); err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +80,7 @@ func TestWebSocketClient(t *testing.T) {
 // A client that keeps sending large frames still gets to hear why it is sent away.
 func TestGoodbyeReachesAClientThatSends(t *testing.T) {
 	f := startFront(t, "", func(s *settings) { s.listener.Message = 1000 })
-	ws := f.connect(t, nil)
+	ws := f.connect(t)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -97,7 +97,7 @@ func TestGoodbyeReachesAClientThatSends(t *testing.T) {
 
 func TestConnectionsAreLimited(t *testing.T) {
 	f := startFront(t, "", func(s *settings) { s.listener.Connections = 2 })
-	first, second := f.connect(t, nil), f.connect(t, nil)
+	first, second := f.connect(t), f.connect(t)
 	_, r := f.dial(t)
 	if b, err := r.ReadByte(); err == nil {
 		t.Errorf("read %q from a connection over the limit", b)
@@ -109,7 +109,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 	for range 2 {
 		await(t, f.closes, "the end of a session")
 	}
-	if resp, _ := f.post(t, echoCall); resp.StatusCode != 200 {
+	if resp, _ := f.post(t, echoCall); resp.StatusCode != http.StatusOK {
 		t.Errorf("when there is room again: %s", resp.Status)
 	}
 	f.shutdown()
@@ -131,7 +131,7 @@ func TestHTTPClientThatNeverReads(t *testing.T) {
 			t.Fatal("the connection is kept")
 		}
 		// Another's request takes a while, and shows that others are served.
-		if resp, _ := f.post(t, echoCall); resp.StatusCode != 200 {
+		if resp, _ := f.post(t, echoCall); resp.StatusCode != http.StatusOK {
 			t.Fatalf("another client: %s", resp.Status)
 		}
 	}
@@ -140,7 +140,7 @@ func TestHTTPClientThatNeverReads(t *testing.T) {
 func TestServeEnds(t *testing.T) {
 	t.Run("sessions hear a goodbye", func(t *testing.T) {
 		f := startFront(t, "", nil)
-		ws := f.connect(t, nil)
+		ws := f.connect(t)
 		transport := &http.Transport{}
 		resp, err := transport.RoundTrip(f.request(t, http.MethodPost, echoCall)) // stays idle
 		if err != nil {
@@ -192,7 +192,7 @@ func TestServeEnds(t *testing.T) {
 	})
 	t.Run("the listener fails", func(t *testing.T) {
 		f := startFront(t, "", nil)
-		ws := f.connect(t, nil)
+		ws := f.connect(t)
 		_ = f.socket.Close()
 		var end *websocket.CloseError
 		if _, m, err := ws.ReadMessage(); !errors.As(err, &end) || end.Code != wire.CodeGoingAway {
@@ -237,7 +237,7 @@ func TestWebSocketClientThatNeverReads(t *testing.T) {
 	f := startFront(t, "", func(s *settings) {
 		s.listener.WriteTimeout, s.listener.SendQueue = 50*time.Millisecond, 256<<20
 	})
-	ws := f.connect(t, nil)
+	ws := f.connect(t)
 	_ = ws.NetConn().(*net.TCPConn).SetReadBuffer(4 << 10)
 	for range 16 {
 		if ws.WriteMessage(websocket.TextMessage, []byte(call(1, "large"))) != nil {
@@ -263,7 +263,7 @@ func TestStalledUpstreamHoldsUpNobodyElse(t *testing.T) {
 			})
 			message := `{"jsonrpc":"2.0","id":1,"method":"stalled","params":["` + strings.Repeat("x", 10<<10) + `"]}`
 			for range 16 { // enough for every reader to have some of them, and to fill the queue twice
-				ws := f.connect(t, nil)
+				ws := f.connect(t)
 				for range 8 {
 					if err := ws.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
 						t.Fatal(err)
@@ -271,7 +271,7 @@ func TestStalledUpstreamHoldsUpNobodyElse(t *testing.T) {
 				}
 			}
 			for start := time.Now(); time.Since(start) < 3*ping; {
-				ws := f.connect(t, nil)
+				ws := f.connect(t)
 				if err := ws.WriteMessage(websocket.TextMessage, []byte(echoCall)); err != nil {
 					t.Fatal(err)
 				}

@@ -161,7 +161,7 @@ func TestOrigins(t *testing.T) {
 	}
 	t.Run("the page that it serves", func(t *testing.T) {
 		f := startFront(t, "", nil)
-		if resp, _ := f.post(t, echoCall, "Origin", f.URL); resp.StatusCode != 200 {
+		if resp, _ := f.post(t, echoCall, "Origin", f.URL); resp.StatusCode != http.StatusOK {
 			t.Errorf("same origin: %s", resp.Status)
 		}
 	})
@@ -205,7 +205,7 @@ func TestStalledBodies(t *testing.T) {
 			}
 		})
 	}
-	if resp, _ := f.post(t, echoCall); resp.StatusCode != 200 {
+	if resp, _ := f.post(t, echoCall); resp.StatusCode != http.StatusOK {
 		t.Errorf("a request with a body: %s", resp.Status)
 	}
 }

@@ -97,8 +97,7 @@ func TestSlowConsumerIsEvicted(t *testing.T) {
 		w.wantClosed(CloseSlowConsumer)
 		for {
 			m, err := a.read()
-			var bye *wire.CloseError
-			if errors.As(err, &bye) {
+			if bye, ok := errors.AsType[*wire.CloseError](err); ok {
 				if bye.Code != wire.CodeOverloaded || bye.Reason != string(CloseSlowConsumer) {
 					t.Errorf("the goodbye is %v", bye)
 				}

@@ -9,7 +9,7 @@ func TestFindID(t *testing.T) {
 	for head, want := range map[string]string{
 		`{"jsonrpc":"2.0","id":"k7qd.a-1","result":"` + strings.Repeat("x", 100): `"k7qd.a-1"`,
 		`{"jsonrpc":"2.0","id":"k7qd.a-1","result":nullnull}`:                    `"k7qd.a-1"`,
-		` { "result" : [1,{"id":2}] , "id" : 17 , "x`:                            `17`,
+		"\t" + `{ "result" : [1,{"id":2}] , "id" : 17 , "x`:                      `17`,
 		`{"id":"a","result":` + strings.Repeat("[", 5000):                        `"a"`,
 		`{"jsonrpc":"2.0","result":"xxxx`:                                        ``,
 		`{"id":12`:                                                               ``, // may be 123

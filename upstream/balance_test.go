@@ -28,7 +28,7 @@ func isNear(got, want int, percent float64) bool {
 func TestLeastInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := balanced(t, BalanceLeast, EndpointConfig{}, EndpointConfig{}, EndpointConfig{}, EndpointConfig{})
-		got := m.picked(4000, Choice{})
+		got := m.picked(4000)
 		for _, e := range m.ends {
 			if !isNear(got[e.Name], 1000, 20) {
 				t.Errorf("%s was picked %d times of 4000 among four idle ones", e.Name, got[e.Name])
@@ -39,7 +39,7 @@ func TestLeastInFlight(t *testing.T) {
 				e.Conn().Acquire()
 			}
 		}
-		got = m.picked(16_000, Choice{})
+		got = m.picked(16_000)
 		for i, want := range []int{7000, 5000, 3000, 1000} {
 			if name := m.ends[i].Name; !isNear(got[name], want, 15) {
 				t.Errorf("%s, number %d by load, was picked %d times, want about %d", name, i, got[name], want)
@@ -52,7 +52,7 @@ func TestLeastInFlight(t *testing.T) {
 func TestLeastInFlightByWeight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := balanced(t, BalanceLeast, EndpointConfig{Weight: 1}, EndpointConfig{Weight: 2}, EndpointConfig{Weight: 5})
-		got := m.picked(8000, Choice{})
+		got := m.picked(8000)
 		for i, want := range []int{1000, 2000, 5000} {
 			if name := m.ends[i].Name; !isNear(got[name], want, 15) {
 				t.Errorf("%s was picked %d times for quick calls, want about %d", name, got[name], want)
@@ -80,7 +80,7 @@ func TestRoundRobin(t *testing.T) {
 			t.Errorf("picked in the order %s", got)
 		}
 		m.ends[1].SetDown(true)
-		if got := m.picked(10, Choice{}); got["a.test"] != 5 || got["c.test"] != 5 {
+		if got := m.picked(10); got["a.test"] != 5 || got["c.test"] != 5 {
 			t.Errorf("without b: %v", got)
 		}
 	})
@@ -256,7 +256,7 @@ func TestUnreachableIsNotPicked(t *testing.T) {
 		}
 		m.wantStates(t, "unreachable", "unreachable", "up")
 		m.ends[2].SetDown(true)
-		if got := m.picked(100, Choice{}); got["c.test"] != 100 {
+		if got := m.picked(100); got["c.test"] != 100 {
 			t.Errorf("picked %v", got)
 		}
 	})

@@ -145,7 +145,7 @@ func TestHTTPExchange(t *testing.T) {
 	if user != "user" || pass != "p@ss" {
 		t.Errorf("credentials %q %q", user, pass)
 	}
-	if r.Method != "POST" || r.URL.RequestURI() != "/v1/rpc?key=k" || r.Host != strings.TrimPrefix(h.URL, "http://") {
+	if r.Method != http.MethodPost || r.URL.RequestURI() != "/v1/rpc?key=k" || r.Host != strings.TrimPrefix(h.URL, "http://") {
 		t.Errorf("%s %s to %s", r.Method, r.URL.RequestURI(), r.Host)
 	}
 	if r.Header.Get("Content-Type") != "application/json" || r.Header.Get("X-Tenant") != "7" || r.Header.Get("Accept") != "application/json, text/plain" {
@@ -449,7 +449,7 @@ func TestHTTPNothingIsSentTwice(t *testing.T) {
 
 func TestHTTPCancel(t *testing.T) {
 	entered, left := make(chan struct{}, 1), make(chan struct{}, 1)
-	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		if string(body) == "quick" {
 			return

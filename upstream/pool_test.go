@@ -135,7 +135,7 @@ func TestDialingIsBounded(t *testing.T) {
 		if n := len(tried.all()); n != 0 {
 			t.Errorf("given up before the time for connecting: %d", n)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if len(tried.all()) != 1 || !errors.Is(tried.errs[0], context.DeadlineExceeded) {
 			t.Errorf("after the time for connecting: %v", tried.errs)

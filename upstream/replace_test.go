@@ -190,7 +190,7 @@ func TestDrainTime(t *testing.T) {
 				if got := heard(far); got != "" {
 					t.Errorf("heard %q while the connection drains", got)
 				}
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				if got := heard(far); got != "bye 1001" {
 					t.Errorf("heard %q after the time for draining", got)
 				}
@@ -391,8 +391,7 @@ func mirror(far wire.Conn, seed uint64) {
 	for {
 		b, err := far.ReadFrame()
 		if err != nil {
-			var bye *wire.CloseError
-			if errors.As(err, &bye) {
+			if bye, ok := errors.AsType[*wire.CloseError](err); ok {
 				write(&wire.Frame{Op: wire.Close, Code: bye.Code})
 			}
 			break

@@ -87,7 +87,7 @@ func TestDrainWithStuckCall(t *testing.T) {
 			}
 			p.AwaitMetric(t, "idmux_origin_entries", "", 0)
 			if action == "drain" {
-				p.AwaitUpstream(t, "no connection is left", func(u blackbox.Upstream) bool { return b.Conns() == 0 })
+				p.AwaitUpstream(t, "no connection is left", func(blackbox.Upstream) bool { return b.Conns() == 0 })
 				p.Command(t, "enable", "back")
 			}
 			p.AwaitUpstream(t, "one connection is there", func(u blackbox.Upstream) bool {

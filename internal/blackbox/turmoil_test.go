@@ -49,7 +49,7 @@ upstreams:
 `
 
 // TestTurmoil keeps 200 clients calling while everything happens to the backends that happens to backends. No call is lost,
-// doubled or given to another; calls that may be sent twice all succeed; of the others, those that fail fail once and say
+// doubled or given to another; calls that may be sent twice all succeed; of the others, those that fail once and say
 // truly whether they were sent, which the backends' own records show; and each kind of trouble ends in its time.
 func TestTurmoil(t *testing.T) {
 	for _, up := range []struct {

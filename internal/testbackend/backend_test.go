@@ -345,9 +345,10 @@ func TestDesk(t *testing.T) {
 		t.Errorf("without workers a call takes %v", wait)
 	}
 	d.init(2, time.Second)
-	for i, want := range []time.Duration{1, 1, 2, 2, 3} {
-		if wait := d.take(now); wait != want*time.Second {
-			t.Errorf("call %d takes %v, want %v", i, wait, want*time.Second)
+	for i, want := range []int{1, 1, 2, 2, 3} {
+		want := time.Duration(want) * time.Second
+		if wait := d.take(now); wait != want {
+			t.Errorf("call %d takes %v, want %v", i, wait, want)
 		}
 	}
 	if wait := d.take(now.Add(time.Hour)); wait != time.Second {
