@@ -1,4 +1,4 @@
-# make test is the one command that passes all tests. It installs what they need beside Go (scripts/prepare).
+# make test is scripts/test: the one command that passes all tests, and installs what they need beside Go.
 export PATH := $(CURDIR)/bin/node/bin:$(PATH)
 
 .PHONY: build test e2e lint fuzz bench
@@ -7,8 +7,7 @@ build:
 	go build -o bin/ ./cmd/...
 
 test:
-	scripts/prepare
-	failed=0; go test -race ./... || failed=1; (cd e2e && go test ./...) || failed=1; exit $$failed
+	scripts/test
 
 e2e:
 	scripts/prepare
