@@ -49,8 +49,8 @@ upstreams:
 `
 
 // TestTurmoil keeps 200 clients calling while everything happens to the backends that happens to backends. No call is lost,
-// doubled or given to another; calls that may be sent twice all succeed; of the others, those that fail once and say
-// truly whether they were sent, which the backends' own records show; and each kind of trouble ends in its time.
+// doubled or given to another; calls that may be sent twice all succeed; others may be told of an error, once, which says
+// truly whether they were sent, as the backends' own records show; and each kind of trouble ends in its time.
 func TestTurmoil(t *testing.T) {
 	for _, up := range []struct {
 		name, active string
