@@ -48,16 +48,20 @@ func (p *Pool) resolve(ctx context.Context) {
 			t.Reset(d)
 			continue
 		}
+		if !p.update(ctx, found) {
+			t.Reset(min(b.NextBackOff(), p.cfg.Resolve.Interval))
+			continue
+		}
 		b.Reset()
-		p.update(ctx, found)
 		t.Reset(p.cfg.Resolve.Interval)
 	}
 }
 
-// update starts endpoints that are new and drains those that are gone.
-func (p *Pool) update(ctx context.Context, found []source) {
+// update starts endpoints that are new and drains those that are gone. While none of those that DNS names can be used yet,
+// the others stay, and it reports false: it has to be called again.
+func (p *Pool) update(ctx context.Context, found []source) bool {
 	old := *p.endpoints.Load()
-	var now, fresh []*Endpoint
+	var now, fresh, gone []*Endpoint
 	for _, s := range found {
 		i := slices.IndexFunc(old, func(e *Endpoint) bool {
 			return e.address == s.address && e.url.String() == s.url.String() &&
@@ -70,17 +74,28 @@ func (p *Pool) update(ctx context.Context, found []source) {
 		e := newEndpoint(p, s)
 		now, fresh = append(now, e), append(fresh, e)
 	}
+	for _, e := range old {
+		if !slices.Contains(now, e) {
+			gone = append(gone, e)
+		}
+	}
+	stay := len(gone) > 0 && !p.SessionMode() && !slices.ContainsFunc(now, (*Endpoint).usable)
+	if stay {
+		now = append(now, gone...)
+	}
 	p.endpoints.Store(&now)
 	for _, e := range fresh {
 		p.event(e, "found", 0)
 		p.start(ctx, e)
 	}
-	for _, e := range old {
-		if !slices.Contains(now, e) {
-			p.event(e, "gone", 0)
-			p.group.Go(func() { e.retireForGood(ctx) })
-		}
+	if stay {
+		return false
 	}
+	for _, e := range gone {
+		p.event(e, "gone", 0)
+		p.group.Go(func() { e.retireForGood(ctx) })
+	}
+	return true
 }
 
 // retireForGood lets an endpoint finish what it has, and ends it.
