@@ -98,10 +98,12 @@ func (c *client) pick(t *Target, method []byte, avoid *upstream.Endpoint) *upstr
 		if conn.Healthy() {
 			return conn
 		}
-		ch.Avoid = conn.End
-		if better := t.pool.Pick(ch); better == nil || !better.Healthy() {
+		better := t.pool.Pick(upstream.Choice{Key: ch.Key, Avoid: conn.End, Better: true})
+		if better == nil {
 			return conn // or its requests would lose their order for nothing
 		}
+		p.conn.Store(better)
+		return better
 	}
 	conn = t.pool.Pick(ch)
 	p.conn.Store(conn)

@@ -26,6 +26,7 @@ type settings struct {
 	target   TargetConfig
 	upstream upstream.Config
 	hooks    Hooks
+	above    upstream.Hooks // of the upstream
 
 	clientRoom, upstreamRoom int           // frames that a pipe holds for who does not read
 	dialing                  time.Duration // how long it takes to connect to the upstream
@@ -71,7 +72,7 @@ func newWorld(t *testing.T, change func(*settings)) *world {
 	s.hooks.SessionClosed = func(_ *ClientInfo, why CloseReason, _ error) { w.closes <- why }
 	w.router = NewRouter(s.router, s.hooks)
 	var err error
-	if w.pool, err = upstream.New(s.upstream, w.router, upstream.Hooks{}, w.dial); err != nil {
+	if w.pool, err = upstream.New(s.upstream, w.router, s.above, w.dial); err != nil {
 		t.Fatal(err)
 	}
 	w.router.AddTarget(s.target, w.pool)

@@ -21,15 +21,16 @@ const (
 
 // Choice says what a connection is wanted for.
 type Choice struct {
-	Key   string    // for BalanceHash
-	Avoid *Endpoint // not this one, if there is another
+	Key    string    // for BalanceHash
+	Avoid  *Endpoint // not this one, if there is another
+	Better bool      // only if it isn't Avoid, and enough endpoints are healthy
 }
 
 // Pick returns a connection of a usable endpoint, or nil when no endpoint has one. It looks at the first priority where
 // enough endpoints are healthy. If there is none, those that are not are used too: see PassiveConfig.Panic.
 func (p *Pool) Pick(ch Choice) *Conn {
 	all := *p.endpoints.Load()
-	if len(all) == 1 && !all[0].drained.Load() { // there is no choice: a doubtful endpoint is better than none
+	if len(all) == 1 && !ch.Better && !all[0].drained.Load() { // there is no choice: a doubtful endpoint is better than none
 		return all[0].pick()
 	}
 	var room [8]*Endpoint
@@ -53,7 +54,7 @@ func (p *Pool) candidates(dst, all []*Endpoint, ch Choice, usable, possible func
 	for _, panicking := range []bool{false, true} {
 		enough := p.cfg.Passive.Panic
 		if panicking {
-			if enough == 0 || avoided != nil {
+			if enough == 0 || avoided != nil || ch.Better {
 				break
 			}
 			usable, enough = possible, 0
@@ -84,7 +85,7 @@ func (p *Pool) candidates(dst, all []*Endpoint, ch Choice, usable, possible func
 			avoided = ch.Avoid // all there is here: maybe a later priority has more
 		}
 	}
-	if avoided != nil {
+	if avoided != nil && !ch.Better {
 		dst = append(dst, avoided)
 	}
 	return dst

@@ -177,6 +177,7 @@ func TestPriorities(t *testing.T) {
 		down       string // endpoints
 		drained    string
 		avoid      string
+		better     bool
 		panic      int
 		want       string // endpoints that are picked
 	}{
@@ -201,6 +202,11 @@ func TestPriorities(t *testing.T) {
 		"others are worse":                     {priorities: "000", avoid: "a", down: "bc", panic: 30, want: "a"},
 		"one to avoid that is down":            {priorities: "000", avoid: "a", down: "a", panic: 50, want: "bc"},
 		"in panic, another than one":           {priorities: "00", avoid: "a", down: "ab", panic: 50, want: "b"},
+		"a better one":                         {priorities: "00", avoid: "a", down: "a", better: true, panic: 50, want: "b"},
+		"a better one of a later priority":     {priorities: "01", avoid: "a", down: "a", better: true, panic: 50, want: "b"},
+		"none is better":                       {priorities: "00", avoid: "a", down: "ab", better: true, panic: 50, want: ""},
+		"none is better than the only one":     {priorities: "0", avoid: "a", down: "a", better: true, panic: 50, want: ""},
+		"too few are better":                   {priorities: "0000", avoid: "a", down: "abc", better: true, panic: 50, want: ""},
 		"only one, whatever speaks against it": {priorities: "0", down: "a", avoid: "a", panic: 0, want: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +231,7 @@ func TestPriorities(t *testing.T) {
 						e.Drain()
 					}
 					synctest.Wait()
-					ch := Choice{}
+					ch := Choice{Better: tc.better}
 					if tc.avoid != "" {
 						ch.Avoid = of(tc.avoid)[0]
 					}

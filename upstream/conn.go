@@ -82,6 +82,7 @@ type link interface {
 	credit(n int, fl *wire.Flusher)
 	pause(on bool)
 	waiting() int
+	open() int
 	crowded(flow uint64) bool
 	refresh() // replaces what is idle
 	abort()   // gives up a mute peer
@@ -211,6 +212,10 @@ func (c *Conn) InFlight() int { return int(c.inFlight.Load()) }
 
 // Crowded reports whether Send may soon have to wait, for any flow or for this one.
 func (c *Conn) Crowded(flow uint64) bool { return c.link.crowded(flow) }
+
+// Open is the number of calls that were written and not answered, as the connection's window counts them; 0 where there is
+// no window.
+func (c *Conn) Open() int { return c.link.open() }
 
 // Waiting is the number of calls that wait for the connection's window.
 func (c *Conn) Waiting() int { return c.link.waiting() }

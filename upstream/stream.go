@@ -76,6 +76,8 @@ func (s *stream) pause(on bool) {
 
 func (s *stream) waiting() int { return s.sender.Waiting() }
 
+func (s *stream) open() int { return s.sender.Open() }
+
 func (s *stream) crowded(flow uint64) bool { return s.sender.Crowded(flow) }
 
 func (s *stream) refresh() {} // a connection is retired as a whole

@@ -1,0 +1,386 @@
+package proxy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/rewrite"
+)
+
+// What was not written when a connection was lost goes to another one, in order, each once, under ids of its own; what was
+// written is answered with an error that says so.
+func TestUnsentMovesOn(t *testing.T) {
+	for _, numbers := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, func(s *settings) { s.upstream.Window, s.target.Numbers = 2, numbers })
+			up, a, b := w.upstream(), w.client(), w.client()
+			for i := range 6 {
+				a.send(call(i, fmt.Sprint("a", i)), notice(fmt.Sprint("a notice ", i)))
+			}
+			b.send(notice("b notice"), call(1, "b1"))
+			up.wantCall("a0")
+			up.want(notice("a notice 0"))
+			up.wantCall("a1")
+			up.want(notice("a notice 1"))
+			up.wantNothing() // all else waits for the window
+			_ = up.Close()
+			for i := 2; i < 6; i++ {
+				a.wantFault(i, rewrite.ReasonUpstreamLost, false) // there was no other connection to go to
+			}
+			a.wantFault(0, rewrite.ReasonUpstreamLost, true)
+			a.wantFault(1, rewrite.ReasonUpstreamLost, true)
+			b.wantFault(1, rewrite.ReasonUpstreamLost, false)
+			w.wantDrops(map[Drop]uint64{DropNoUpstream: 5})
+			w.wantQuiet()
+		})
+		synctest.Test(t, func(t *testing.T) {
+			w := newEndpointWorld(t, 2, func(s *settings) { s.upstream.Window, s.target.Numbers = 2, numbers })
+			ends, a, b := w.ends(), w.client(), w.client()
+			w.refuse.Store(true)
+			for i := range 6 {
+				a.send(call(i, fmt.Sprint("a", i)), notice(fmt.Sprint("a notice ", i)))
+			}
+			first, second := ends["a.test"], ends["b.test"]
+			if !first.hasMore() {
+				first, second = second, first
+			}
+			ids := map[string]bool{first.wantCall("a0"): true}
+			first.want(notice("a notice 0"))
+			ids[first.wantCall("a1")] = true
+			first.want(notice("a notice 1"))
+			b.send(notice("b notice"), call(1, "b1"))
+			second.want(notice("b notice")) // by turns
+			second.answer("for b")
+			b.want(result(1, "for b"))
+
+			_ = first.Close()
+			a.wantFault(0, rewrite.ReasonUpstreamLost, true)
+			a.wantFault(1, rewrite.ReasonUpstreamLost, true)
+			for i := 2; i < 6; i++ {
+				id := second.wantCall(fmt.Sprint("a", i))
+				if ids[id] && !numbers {
+					t.Errorf("wire id %s was used again", id)
+				}
+				ids[id] = true
+				second.send(result(id, fmt.Sprint("for ", i)))
+				a.want(result(i, fmt.Sprint("for ", i)))
+				second.want(notice(fmt.Sprint("a notice ", i)))
+			}
+			second.wantNothing()
+			a.wantNothing()
+			w.wantQuiet()
+			w.wantFaults(map[rewrite.Reason]uint64{rewrite.ReasonUpstreamLost: 2})
+		})
+	}
+}
+
+// Only listed methods are sent again after they were written, as often as may be, under a new wire id each time.
+func TestSentIsRetriedIfListed(t *testing.T) {
+	for _, numbers := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var o seen
+			w := newEndpointWorld(t, 4, func(s *settings) {
+				s.target.Retry.Methods = []string{"get*", "list"}
+				s.target.Numbers = numbers
+				s.hooks = o.hooks()
+			})
+			ends, a := w.ends(), w.client()
+			w.refuse.Store(true)
+			a.send(call(1, "getBlock"), call(2, "send"), call(3, "list"), call(4, "get\\\"it"))
+			var used []string
+			for len(ends) > 1 {
+				for name, up := range ends {
+					if !up.hasMore() {
+						continue
+					}
+					used = append(used, up.wantCall("getBlock"))
+					if len(ends) == 4 {
+						up.wantCall("send")
+					}
+					up.wantCall("list")
+					up.wantCall(`get\"it`)
+					_ = up.Close()
+					delete(ends, name)
+					break
+				}
+				synctest.Wait()
+				if len(ends) == 3 {
+					a.wantFault(2, rewrite.ReasonUpstreamLost, true)
+				}
+			}
+			a.wantFault(1, rewrite.ReasonUpstreamLost, true)
+			a.wantFault(3, rewrite.ReasonUpstreamLost, true)
+			a.wantFault(4, rewrite.ReasonUpstreamLost, true)
+			slices.Sort(used)
+			if len(used) != 3 || !numbers && len(slices.Compact(used)) != 3 {
+				t.Errorf("three attempts had the ids %q", used)
+			}
+			if got := w.router.Stats().Retries; got != 6 {
+				t.Errorf("%d retries were counted, want 6", got)
+			}
+			for _, up := range ends {
+				up.wantNothing()
+			}
+			w.wantQuiet()
+			if len(o.starts) != 10 || len(o.ends) != 10 {
+				t.Errorf("%d calls began and %d ended for observers, want 10", len(o.starts), len(o.ends))
+			}
+			for _, s := range o.starts {
+				if !strings.Contains(s, " getBlock ") && !strings.Contains(s, " send ") && !strings.Contains(s, " list ") && !strings.Contains(s, ` get"it `) {
+					t.Errorf("a call began without its method: %s", s)
+				}
+			}
+		})
+	}
+}
+
+// A retry is answered as if it were the first, whatever the first attempt's connection still had to say.
+func TestRetryIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 2, func(s *settings) { s.target.Retry.Methods = []string{"*"} })
+		ends, a := w.ends(), w.client()
+		a.send("[" + call(7, "one") + "," + call(8, "two") + "]")
+		first, second := ends["a.test"], ends["b.test"]
+		if !first.hasMore() {
+			first, second = second, first
+		}
+		id := first.wantCall("one")
+		first.answer("for two")
+		_ = first.Close()
+		again := second.wantCall("one")
+		second.send(result(id, "stale"), result(again, "for one"), result(again, "twice"))
+		a.want("[" + result(7, "for one") + "," + result(8, "for two") + "]")
+		w.wantDrops(map[Drop]uint64{DropUnknown: 1, DropDuplicate: 1})
+		w.wantQuiet()
+	})
+}
+
+func TestRetryKeepsTheDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 3, func(s *settings) {
+			s.target.Retry.Methods = []string{"*"}
+			s.target.Timeout = 10 * time.Second
+			s.upstream.PendingWait = time.Second
+		})
+		ends, a := w.ends(), w.client()
+		w.refuse.Store(true)
+		start := time.Now()
+		a.send(call(1, "m"))
+		for range 2 {
+			time.Sleep(4 * time.Second)
+			for name, up := range ends {
+				if up.hasMore() {
+					_ = up.Close()
+					delete(ends, name)
+					break
+				}
+			}
+			synctest.Wait()
+		}
+		a.wantNothing() // long after it had to be written, it is: each attempt has its time for that
+		for !a.hasMore() {
+			time.Sleep(tick)
+		}
+		if d := time.Since(start); d < 10*time.Second || d > 10*time.Second+2*tick {
+			t.Errorf("answered after %v", d)
+		}
+		a.wantFault(1, rewrite.ReasonTimeout, true)
+		w.wantQuiet()
+	})
+}
+
+func TestRetryBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 2, func(s *settings) {
+			s.target.Retry.Methods = []string{"safe"}
+			s.target.Retry.Budget, s.target.Retry.Burst = 10, 2
+			s.upstream.BackoffMin, s.upstream.BackoffMax = time.Millisecond, time.Millisecond
+		})
+		a := w.client()
+		// lose makes n calls, loses their connection, and returns how many were sent again.
+		lose := func(n int) int {
+			ends := w.ends()
+			before := w.router.Stats().Retries
+			for i := range n {
+				a.send(call(i, "safe"))
+			}
+			for name, up := range ends {
+				if up.hasMore() {
+					_ = up.Close()
+					delete(ends, name)
+				}
+			}
+			synctest.Wait()
+			for _, up := range ends {
+				for up.hasMore() {
+					up.answer("x")
+				}
+				_ = up.Close()
+			}
+			time.Sleep(time.Second)
+			for range n {
+				if m, err := a.read(); err != nil || m == "" {
+					t.Fatalf("read %s, %v", m, err)
+				}
+			}
+			return int(w.router.Stats().Retries - before)
+		}
+		if n := lose(10); n != 2 { // the burst, and what ten calls add is no more than fits
+			t.Errorf("%d of 10 calls were sent again", n)
+		}
+		if n := lose(10); n != 1 {
+			t.Errorf("%d of 10 calls were sent again after the burst was used up", n)
+		}
+		w.wantQuiet()
+	})
+}
+
+// Where nothing can be retried, an attempt is one.
+func TestAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 2, func(s *settings) {
+			s.target.Retry.Methods, s.target.Retry.Attempts, s.upstream.Window = []string{"*"}, 1, 1
+		})
+		ends, a := w.ends(), w.client()
+		a.send(call(1, "written"), call(2, "waiting"))
+		for name, up := range ends {
+			if up.hasMore() {
+				_ = up.Close()
+				delete(ends, name)
+			}
+		}
+		a.wantFault(1, rewrite.ReasonUpstreamLost, true)
+		for _, up := range ends {
+			up.wantCall("waiting") // was not written, so this is its first
+		}
+	})
+}
+
+// What finds no room on another connection is refused, not forgotten.
+func TestRescueNeedsRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 2, func(s *settings) { s.upstream.Window, s.upstream.Queue = 1, 1000 })
+		ends := w.ends()
+		w.refuse.Store(true)
+		var clients []*peer
+		for range 16 { // eight on each connection: one call is written, seven wait
+			a := w.client()
+			clients = append(clients, a)
+			a.send(call(1, "m"))
+		}
+		_ = ends["a.test"].Close()
+		synctest.Wait()
+		var served uint64
+		for ends["b.test"].hasMore() {
+			ends["b.test"].answer("x")
+			served++
+		}
+		for _, a := range clients {
+			if m, err := a.read(); err != nil || m == "" {
+				t.Errorf("read %s, %v", m, err)
+			}
+		}
+		refused := 15 - served
+		if refused < 3 || refused > 6 {
+			t.Errorf("%d calls were served", served)
+		}
+		w.wantFaults(map[rewrite.Reason]uint64{rewrite.ReasonUpstreamLost: 1, rewrite.ReasonQueueFull: refused})
+		w.wantQuiet()
+	})
+}
+
+// What was said to one connection only is not said to another.
+func TestAnswersToUpstreamsAreNotMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 2, func(s *settings) { s.upstreamRoom = 1 })
+		ends, a := w.ends(), w.client()
+		a.send(call(1, "fills the pipe"), call(2, "fills the buffer"))
+		first, second := ends["a.test"], ends["b.test"]
+		if !first.hasMore() {
+			first, second = second, first
+		}
+		for i := range 3 {
+			first.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ask"}`, i)) // is declined, behind what waits
+		}
+		first.sendFrame(&wire.Frame{Op: wire.Ping})
+		_ = first.Close()
+		synctest.Wait()
+		second.wantNothing()
+	})
+}
+
+// The clients of a lost endpoint go where each of them is sent, with all that they have.
+func TestNoticesFollowTheirClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 4, func(s *settings) { s.upstream.Window, s.upstream.Passive.Panic = 1, 0 })
+		ends := w.ends()
+		w.refuse.Store(true)
+		for _, e := range w.pool.Endpoints()[1:] { // all to one at first
+			e.SetBehind(true)
+		}
+		var clients []*peer
+		w.client().send(call(0, "takes the window"))
+		for i := range 12 {
+			a := w.client()
+			clients = append(clients, a)
+			a.send(notice(fmt.Sprint("from ", i)), call(1, fmt.Sprint("from ", i)), notice(fmt.Sprint("from ", i)))
+		}
+		for _, e := range w.pool.Endpoints()[1:] {
+			e.SetBehind(false)
+		}
+		_ = ends["a.test"].Close()
+		delete(ends, "a.test")
+		synctest.Wait()
+		where := make(map[string]string)
+		for range 100 {
+			for name, up := range ends {
+				for up.hasMore() {
+					m, _ := up.read()
+					from := m[strings.Index(m, `"from `):]
+					if where[from] != "" && where[from] != name {
+						t.Errorf("%s: one message went to %s, another to %s", from, where[from], name)
+					}
+					where[from] = name
+					if strings.Contains(m, `"id"`) {
+						up.send(result(idOf(t, m), "x"))
+					}
+				}
+			}
+		}
+		if len(where) != 12 {
+			t.Errorf("%d of 12 clients were heard", len(where))
+		}
+		for _, a := range clients {
+			a.want(result(1, "x"))
+		}
+	})
+}
+
+func TestMethodOf(t *testing.T) {
+	var p rewrite.Parser
+	for _, m := range []string{`"a"`, `"a\"b"`, `"a\\"`, `"\\\""`, `"\u0061\ud83d\ude00"`, `"\n"`, `"method\":"`} {
+		for _, message := range []string{
+			`{"jsonrpc":"2.0","id":1,"method":` + m + `,"params":{"method":"other"}}`,
+			`{"method":` + m + `,"jsonrpc":"2.0"}`,
+		} {
+			_, envs, fault := p.Parse([]byte(message))
+			if !fault.Ok() || !envs[0].Fault.Ok() {
+				t.Fatalf("%s: %v", message, fault)
+			}
+			want := string(p.Name([]byte(message), &envs[0]))
+			var id []byte
+			if envs[0].Kind == rewrite.Request {
+				id = []byte(`"k7qd.a-1"`)
+			}
+			built := p.AppendRequest(nil, []byte(message), &envs[0], id)
+			if got := string(methodOf(built)); got != want {
+				t.Errorf("%s: %q, want %q", built, got, want)
+			}
+		}
+	}
+}
