@@ -3,7 +3,6 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -219,96 +218,6 @@ func TestShareOfAFlow(t *testing.T) {
 		}
 		end(s, near, far)
 	})
-}
-
-// Flows take turns by bytes, and each keeps its order.
-func TestFairQueue(t *testing.T) {
-	var q FairQueue
-	if q.Pop() != nil || q.Len() != 0 || q.Bytes(1) != 0 {
-		t.Error("an empty queue has something")
-	}
-	push := func(flow uint64, n, size int) {
-		for i := range n {
-			f := text(fmt.Sprintf("%d %d %*s", flow, i, size, ""))
-			f.Flow = flow
-			q.Push(f)
-		}
-	}
-	push(1, 1000, 100) // many small ones
-	push(2, 100, 1000) // few large ones
-	push(3, 1, 100)    // one
-	push(4, 1, 100_000)
-	next := make(map[uint64]int)
-	sent := make(map[uint64]int)
-	third, fourth := 0, 0
-	for n := 1; q.Len() > 0; n++ {
-		f := q.Pop()
-		var flow uint64
-		var i int
-		if _, err := fmt.Sscanf(string(f.B), "%d %d", &flow, &i); err != nil || i != next[flow] {
-			t.Fatalf("frame %.10q when %d was due: %v", f.B, next[flow], err)
-		}
-		next[flow]++
-		sent[flow] += cost(f)
-		switch flow {
-		case 3:
-			third = n
-		case 4:
-			fourth = n
-		}
-		if q.Bytes(1) > 0 && q.Bytes(2) > 0 && max(sent[1]-sent[2], sent[2]-sent[1]) > 3*quantum {
-			t.Fatalf("flow 1 has sent %d bytes and flow 2 %d", sent[1], sent[2])
-		}
-		f.Release()
-	}
-	if third > 2*quantum/(100+frameCost)+4 {
-		t.Errorf("a single frame came as number %d", third)
-	}
-	if fourth == 0 || next[1] != 1000 || next[2] != 100 {
-		t.Errorf("not all frames came: %v", next)
-	}
-	if len(q.flows) != 0 || q.turn != nil {
-		t.Error("an empty queue keeps flows")
-	}
-}
-
-// Every frame comes out once, whatever joins and leaves.
-func TestFairQueueConserves(t *testing.T) {
-	blank := make([]byte, 3000)
-	for seed := range uint64(20) {
-		dice := rand.New(rand.NewPCG(seed, 1))
-		var q FairQueue
-		var in [8]int
-		var out [8]int
-		size := 0
-		for range 5000 {
-			if dice.IntN(2) == 0 {
-				f := NewFrame()
-				f.B = append(f.B, blank[:dice.IntN(3000)]...)
-				f.Flow = dice.Uint64N(8)
-				f.Ticket = uint32(in[f.Flow])
-				in[f.Flow]++
-				size++
-				q.Push(f)
-			} else if f := q.Pop(); f != nil {
-				if int(f.Ticket) != out[f.Flow] {
-					t.Fatalf("seed %d: flow %d: frame %d when %d was due", seed, f.Flow, f.Ticket, out[f.Flow])
-				}
-				out[f.Flow]++
-				size--
-				f.Release()
-			}
-			if q.Len() != size {
-				t.Fatalf("seed %d: %d frames, want %d", seed, q.Len(), size)
-			}
-		}
-		for f := q.Pop(); f != nil; f = q.Pop() {
-			out[f.Flow]++
-		}
-		if in != out {
-			t.Errorf("seed %d: in %v, out %v", seed, in, out)
-		}
-	}
 }
 
 // Credits come from everywhere; no frame is left behind for want of a flush, and the window is never passed.
