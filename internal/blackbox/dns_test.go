@@ -17,6 +17,8 @@ type nameServer struct {
 
 	mu    sync.Mutex
 	addrs []netip.Addr
+	fails dnsmessage.RCode // in place of an answer; 0: none
+	asked int
 }
 
 const backendName = "backend.test"
@@ -44,10 +46,24 @@ func (s *nameServer) address() string { return s.conn.LocalAddr().String() }
 func (s *nameServer) set(addrs ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.addrs = nil
+	s.addrs, s.fails = nil, 0
 	for _, a := range addrs {
 		s.addrs = append(s.addrs, netip.MustParseAddr(a))
 	}
+}
+
+// fail answers with an error until the next set.
+func (s *nameServer) fail(code dnsmessage.RCode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fails = code
+}
+
+// questions is how often it was asked.
+func (s *nameServer) questions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked
 }
 
 func (s *nameServer) serve() {
@@ -71,10 +87,13 @@ func (s *nameServer) answer(question []byte) []byte {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	q := m.Questions[0]
 	m.Response, m.Authoritative, m.RecursionAvailable = true, true, true
 	m.Additionals = nil
 	switch known := strings.TrimSuffix(q.Name.String(), ".") == backendName; {
+	case s.fails != 0:
+		m.RCode = s.fails
 	case !known:
 		m.RCode = dnsmessage.RCodeNameError
 	case q.Type == dnsmessage.TypeA:
