@@ -191,7 +191,8 @@ func (l *Listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// allows checks a browser's Origin: in the list, or the page was served from the address it now talks to.
+// allows checks a browser's Origin: in the list, or the page was served from the address it now talks to. The latter only
+// where that is an IP address or localhost: a name can be made to point here after its page was loaded (DNS rebinding).
 func (l *Listener) allows(origin, host string) bool {
 	if slices.Contains(l.cfg.Origins, "*") {
 		return true
@@ -200,7 +201,15 @@ func (l *Listener) allows(origin, host string) bool {
 		return true
 	}
 	_, after, ok := strings.Cut(origin, "://")
-	return ok && equalFold(after, host)
+	return ok && equalFold(after, host) && isAddress(host)
+}
+
+// isAddress reports whether a Host header names an IP address or localhost, with a port or without.
+func isAddress(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
 func equalFold(a, b string) bool { return strings.EqualFold(a, b) }

@@ -164,6 +164,11 @@ func TestOrigins(t *testing.T) {
 		if resp, _ := f.post(t, echoCall, "Origin", f.URL); resp.StatusCode != http.StatusOK {
 			t.Errorf("same origin: %s", resp.Status)
 		}
+		rebound := f.request(t, http.MethodPost, echoCall, "Origin", "http://evil.example:8545")
+		rebound.Host = "evil.example:8545" // a name that was made to point here after its page was loaded
+		if resp, _ := do(t, rebound); resp.StatusCode != http.StatusForbidden {
+			t.Errorf("a page of a name that points here: %s", resp.Status)
+		}
 	})
 }
 

@@ -57,7 +57,7 @@ var build = sync.OnceValues(func() (string, error) {
 	buildDir.Store(&dir)
 	path := filepath.Join(dir, "idmux")
 	args := []string{"build", "-o", path}
-	if raceDetector {
+	if RaceDetector {
 		args = append(args, "-race")
 	}
 	cmd := exec.Command("go", append(args, "./cmd/idmux")...)

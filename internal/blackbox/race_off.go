@@ -2,4 +2,5 @@
 
 package blackbox
 
-const raceDetector = false
+// RaceDetector says whether the command under test is built with the race detector.
+const RaceDetector = false
