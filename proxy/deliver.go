@@ -174,19 +174,18 @@ func dropOf(v rewrite.Verdict) Drop {
 // all else that waits on the lost connection is settled at once. Its writer has returned, so what is not written now
 // never will be.
 func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
-	for _, f := range unsent {
-		r.rescue(c, f)
-		f.Release()
-	}
-	// What still waits is none of these and none of unsent: whoever was about to send it is told that it cannot.
-	keys := r.pending.Collect(nil, func(_ rewrite.Key, conn uint64, x *exchange) bool { return conn == c.ID && !x.waits() })
-	inOrder(keys)
-	for _, k := range keys {
+	// What still waits is in unsent, or about to be sent by somebody who is told that it cannot. What was written came
+	// before that.
+	for _, k := range r.asTheyCame(func(conn uint64, x *exchange) bool { return conn == c.ID && !x.waits() }) {
 		if x, ok := r.pending.Remove(k); ok && !r.retry(x, x.req, true, &c.Flusher) {
 			f := rewrite.NewFault(rewrite.ReasonUpstreamLost)
 			f.Sent = true
 			r.fail(x, f, &c.Flusher)
 		}
+	}
+	for _, f := range unsent {
+		r.rescue(c, f)
+		f.Release()
 	}
 	c.Flusher.Flush()
 	if tenant, ok := c.Tenant.Load().(*client); ok {

@@ -17,6 +17,7 @@ type exchange struct {
 	slot     int    // its place among the answers of to
 	id       []byte // the client's id, byte for byte; owned
 	target   *Target
+	order    uint64         // when it came: its number among all requests
 	key      rewrite.Key    // of the attempt under way; of scope parkScope while parked
 	conn     *upstream.Conn // nil while parked
 	came     uint64         // conn.Came when the attempt began

@@ -102,7 +102,7 @@ func (r *Router) refuse(f rewrite.Fault, id []byte, to replier, slot int, fl *wi
 
 // request registers a request and sends it: first the table, then the wire, since the answer may be quick.
 func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int, deadline int64) {
-	r.requests.Add(1)
+	order := r.requests.Add(1)
 	id := e.ID.Of(in.frame)
 	t := in.target(e)
 	if t == nil {
@@ -114,7 +114,7 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 		return
 	}
 	x := newExchange(in.client, to, slot, id)
-	x.target, x.deadline = t, deadline
+	x.target, x.deadline, x.order = t, deadline, order
 	if deadline == 0 {
 		x.deadline = r.now.Load() + int64(t.timeout(in, e))
 	}

@@ -48,6 +48,8 @@ type front struct {
 	closes   chan CloseReason // of sessions
 	served   chan error       // what Serve returned
 
+	connected chan struct{} // connections to the upstream
+
 	end      context.CancelFunc // of Serve
 	shutdown func()             // ends all and waits for it
 }
@@ -84,8 +86,8 @@ func startFront(t *testing.T, to string, change func(*settings)) *front {
 			return near, nil
 		}
 	}
-	connected := make(chan struct{}, 1000)
-	hooks := upstream.Hooks{Connected: func(*upstream.Conn) { offer(connected, struct{}{}) }}
+	f.connected = make(chan struct{}, 1000)
+	hooks := upstream.Hooks{Connected: func(*upstream.Conn) { offer(f.connected, struct{}{}) }}
 	var err error
 	if f.pool, err = upstream.New(s.upstream, f.router, hooks, dial); err != nil {
 		t.Fatal(err)
@@ -126,7 +128,7 @@ func startFront(t *testing.T, to string, change func(*settings)) *front {
 	})
 	t.Cleanup(f.shutdown)
 	if !strings.HasPrefix(to, "http://127.0.0.1:1") && s.upstream.Sessions == 0 { // where nobody ever listens, or connects yet
-		await(t, connected, "a connection to the upstream")
+		await(t, f.connected, "a connection to the upstream")
 	}
 	return f
 }

@@ -142,7 +142,7 @@ func (r *Router) hedge(now int64) {
 		y := newExchange(x.client, x.to, x.slot, x.id)
 		y.target, y.deadline, y.race, y.conn = x.target, x.deadline, x.race, conn
 		y.queueBy = r.now.Load() + int64(x.target.pool.PendingWait())
-		y.began, y.safe, y.attempts = x.began, true, x.attempts+1
+		y.order, y.began, y.safe, y.attempts = x.order, x.began, true, x.attempts+1
 		y.req = append(y.req[:0], x.req...)
 		twins = append(twins, y)
 		return false

@@ -31,8 +31,8 @@ func (r *Router) park(x *exchange, req []byte) {
 	t.parks.Store(true)
 	t.parked.Add(1)
 	x.req = append(x.req[:0], req...)
-	r.putParked(x, rewrite.Key{Scope: parkScope, Seq: r.parks.Add(1)})
-	if t.pool.Ready() { // it came up meanwhile, maybe before the request was in the table
+	r.putParked(x, rewrite.Key{Scope: parkScope, Seq: x.order}) // who came first goes on first, whenever it began to wait
+	if t.pool.Ready() {                                         // it came up meanwhile, maybe before the request was in the table
 		r.unpark(t)
 	}
 }

@@ -29,11 +29,9 @@ func TestUnsentMovesOn(t *testing.T) {
 			up.want(notice("a notice 1"))
 			up.wantNothing() // all else waits for the window
 			_ = up.Close()
-			for i := 2; i < 6; i++ {
-				a.wantFault(i, rewrite.ReasonUpstreamLost, false) // there was no other connection to go to
+			for i := range 6 {
+				a.wantFault(i, rewrite.ReasonUpstreamLost, i < 2) // there was no other connection to go to
 			}
-			a.wantFault(0, rewrite.ReasonUpstreamLost, true)
-			a.wantFault(1, rewrite.ReasonUpstreamLost, true)
 			b.wantFault(1, rewrite.ReasonUpstreamLost, false)
 			w.wantDrops(map[Drop]uint64{DropNoUpstream: 5})
 			w.wantQuiet()
@@ -383,4 +381,72 @@ func TestMethodOf(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Who is sent again has as long to be written as who comes now.
+func TestRetryMayWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 2, func(s *settings) {
+			s.target.Retry.Methods = []string{"*"}
+			s.upstream.Window, s.upstream.PendingWait = 1, time.Second
+		})
+		ends := w.ends()
+		w.refuse.Store(true)
+		a, b := w.client(), w.client()
+		a.send(call(1, "a"))
+		b.send(call(1, "b"))
+		first, second := ends["a.test"], ends["b.test"]
+		if m, _ := first.read(); !strings.Contains(m, `"a"`) {
+			first, second = second, first
+		}
+		time.Sleep(5 * time.Second)
+		_ = first.Close()
+		time.Sleep(900 * time.Millisecond) // behind the other's call
+		a.wantNothing()
+		second.answer("for b")
+		second.send(result(second.wantCall("a"), "for a"))
+		a.want(result(1, "for a"))
+		b.want(result(1, "for b"))
+		w.wantQuiet()
+	})
+}
+
+// Calls that are sent again keep the order in which they came, however often each was sent before.
+func TestRetriesKeepOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 3, func(s *settings) { s.target.Retry.Methods, s.target.Spread = []string{"*"}, true })
+		ends, a := w.ends(), w.client()
+		w.refuse.Store(true)
+		for i := range 6 { // two for each
+			a.send(call(i, fmt.Sprint("m", i)))
+		}
+		brought := 0 // by the last loss
+		for len(ends) > 1 {
+			for name, up := range ends {
+				for brought = 0; up.hasMore(); brought++ {
+					_, _ = up.read()
+				}
+				_ = up.Close()
+				delete(ends, name)
+				break
+			}
+			synctest.Wait()
+		}
+		for _, up := range ends {
+			var order []string
+			for up.hasMore() {
+				m, _ := up.read()
+				order = append(order, string(methodOf([]byte(m))))
+				up.send(result(idOf(t, m), "x"))
+			}
+			if len(order) != 6 || brought < 3 {
+				t.Errorf("sent %v, of which the second loss brought %d", order, brought)
+			}
+			lost := order[len(order)-brought:]
+			if !slices.IsSorted(lost) {
+				t.Errorf("the second loss brought %v, in this order", lost)
+			}
+		}
+		w.wantQuiet()
+	})
 }

@@ -41,7 +41,6 @@ type Router struct {
 	batches       atomic.Uint64
 	retried       atomic.Uint64
 	hedged        atomic.Uint64
-	parks         atomic.Uint64 // keys of requests that wait for a connection
 
 	drops  counters[Drop]
 	faults counters[rewrite.Reason]
@@ -140,6 +139,21 @@ func (r *Router) Run(ctx context.Context) {
 // inOrder sorts keys so that what a session asked first is answered first.
 func inOrder(keys []rewrite.Key) {
 	slices.SortFunc(keys, func(a, b rewrite.Key) int { return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Seq, b.Seq)) })
+}
+
+// asTheyCame collects exchanges of which match is true, those that came first before the others: attempts after the first
+// have later keys.
+func (r *Router) asTheyCame(match func(conn uint64, x *exchange) bool) []rewrite.Key {
+	order := make(map[rewrite.Key]uint64)
+	keys := r.pending.Collect(nil, func(k rewrite.Key, conn uint64, x *exchange) bool {
+		if match(conn, x) {
+			order[k] = x.order
+			return true
+		}
+		return false
+	})
+	slices.SortFunc(keys, func(a, b rewrite.Key) int { return cmp.Compare(order[a], order[b]) })
+	return keys
 }
 
 // overdue reports whether an exchange has to be ended: its deadline has passed, or it has waited too long to be written.

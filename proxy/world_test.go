@@ -27,6 +27,7 @@ type settings struct {
 	upstream upstream.Config
 	hooks    Hooks
 	above    upstream.Hooks // of the upstream
+	refuse   bool           // connections to the upstream, at first
 
 	clientRoom, upstreamRoom int           // frames that a pipe holds for who does not read
 	dialing                  time.Duration // how long it takes to connect to the upstream
@@ -69,6 +70,7 @@ func newWorld(t *testing.T, change func(*settings)) *world {
 		change(s)
 	}
 	w := &world{t: t, cfg: s, dialed: make(chan wire.Conn, 1000), closes: make(chan CloseReason, 10_000)}
+	w.refuse.Store(s.refuse)
 	s.hooks.SessionClosed = func(_ *ClientInfo, why CloseReason, _ error) { w.closes <- why }
 	w.router = NewRouter(s.router, s.hooks)
 	var err error
