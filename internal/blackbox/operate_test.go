@@ -38,7 +38,7 @@ func TestRestartInPause(t *testing.T) {
 			p := blackbox.StartFile(t, oneUpstream(scheme+"://"+addr, "backoff: {min: 5ms, max: 20ms}"))
 			before, meanwhile := cases.Dial(t, cases.WS, p.WS), cases.Dial(t, cases.WS, p.WS)
 			for round := range 4 { // more often than a call may be tried
-				p.Command(t, "pause", "back")
+				p.Post(t, "/upstreams/back/pause")
 				if round == 0 {
 					before.Send(t, []byte(echo))
 					p.AwaitMetric(t, "idmux_upstream_pending_requests", "", 1)
@@ -88,7 +88,7 @@ func TestDrainWithStuckCall(t *testing.T) {
 			p.AwaitMetric(t, "idmux_origin_entries", "", 0)
 			if action == "drain" {
 				p.AwaitUpstream(t, "no connection is left", func(blackbox.Upstream) bool { return b.Conns() == 0 })
-				p.Command(t, "enable", "back")
+				p.Post(t, "/upstreams/back/enable")
 			}
 			p.AwaitUpstream(t, "one connection is there", func(u blackbox.Upstream) bool {
 				return len(u.Endpoints) == 1 && u.Endpoints[0].Connections == 1 && b.Conns() == 1
