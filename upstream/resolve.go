@@ -176,6 +176,9 @@ func lookupSRV(ctx context.Context, r *net.Resolver, s source) ([]source, error)
 	}
 	var out []source
 	for _, rec := range records {
+		if rec.Target == "." {
+			continue // the service is decidedly not available (RFC 2782)
+		}
 		u := *s.url
 		u.Host = net.JoinHostPort(trimDot(rec.Target), strconv.Itoa(int(rec.Port)))
 		out = append(out, source{
