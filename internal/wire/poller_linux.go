@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -92,6 +93,7 @@ func (p *Poller) Run(ctx context.Context) {
 		if p.Dry != nil {
 			p.Dry()
 		}
+		runtime.Gosched() // who has been given something to do goes first; meanwhile more may come
 	}
 }
 
