@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -25,7 +26,7 @@ func (e *Endpoint) CheckTCP(ctx context.Context, timeout time.Duration) error {
 	return c.Close()
 }
 
-// CheckHTTP gets a path of the endpoint; a status of 400 or more is an error.
+// CheckHTTP gets a path of the endpoint, maybe with a query; a status of 400 or more is an error.
 func (e *Endpoint) CheckHTTP(ctx context.Context, path string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -36,7 +37,7 @@ func (e *Endpoint) CheckHTTP(ctx context.Context, path string, timeout time.Dura
 	case "wss":
 		u.Scheme = "https"
 	}
-	u.Path, u.RawQuery = path, ""
+	u.Path, u.RawQuery, _ = strings.Cut(path, "?")
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
 		return err
