@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -26,6 +27,26 @@ func newEndpointWorld(t *testing.T, endpoints int, change func(*settings)) *worl
 			change(s)
 		}
 	})
+}
+
+// another is a second upstream of the same router, seen as a world of its own.
+func (w *world) another(name string, change func(*settings)) *world {
+	w.t.Helper()
+	s := defaultSettings()
+	s.upstream.Name, s.target.Name = name, name
+	change(s)
+	second := &world{t: w.t, cfg: s, router: w.router, dialed: make(chan wire.Conn, 1000)}
+	var err error
+	if second.pool, err = upstream.New(s.upstream, w.router, s.above, second.dial); err != nil {
+		w.t.Fatal(err)
+	}
+	w.router.AddTarget(s.target, second.pool)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { second.pool.Run(ctx); close(ended) }()
+	w.t.Cleanup(func() { stop(); <-ended })
+	synctest.Wait()
+	return second
 }
 
 const probe = "which endpoint is this?"

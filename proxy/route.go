@@ -159,6 +159,8 @@ func (u *rule) fits(req *http.Request) bool {
 	host := req.Host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
+	} else {
+		host = strings.Trim(host, "[]") // an IPv6 address without a port
 	}
 	return strings.EqualFold(host, u.host)
 }
