@@ -68,7 +68,7 @@ func (m *chaos) operate(dice *rand.Rand) {
 			m.w.pool.Reconnect()
 		case 1:
 			m.w.pool.Pause()
-			time.Sleep(time.Duration(dice.IntN(200)) * time.Millisecond)
+			<-time.After(time.Duration(dice.IntN(200)) * time.Millisecond)
 			m.w.pool.Resume()
 		}
 	}
@@ -112,7 +112,7 @@ func (m *chaos) serve(c *chaosConn, dice *rand.Rand) {
 			m.answer(c, dice, string(q.ID), string(q.Params))
 		}
 		if dice.IntN(50) == 0 {
-			time.Sleep(time.Duration(dice.IntN(300)) * time.Millisecond)
+			<-time.After(time.Duration(dice.IntN(300)) * time.Millisecond)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func (m *chaos) later(c *chaosConn, dice *rand.Rand, message string) {
 		d += 2 * time.Second
 	}
 	m.ended.Go(func() {
-		time.Sleep(d)
+		<-time.After(d)
 		c.write(message)
 	})
 }
