@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -225,10 +226,7 @@ func (r *Router) checkHeights(ctx context.Context, t *Target) {
 	if ctx.Err() != nil {
 		return
 	}
-	var top uint64
-	for _, h := range heights {
-		top = max(top, h)
-	}
+	top := slices.Max(append(heights, 0)) // of those that are known; the others are 0
 	for i, e := range all {
 		if known[i] {
 			e.SetBehind(top-heights[i] > cfg.MaxLag)

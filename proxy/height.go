@@ -23,10 +23,13 @@ func heightOf(result []byte, path string) (uint64, bool) {
 	if s, err := strconv.Unquote(text); err == nil {
 		text = s
 	}
-	if hex, ok := strings.CutPrefix(text, "0x"); ok {
-		n, err := strconv.ParseUint(hex, 16, 64)
-		return n, err == nil
+	base := 10
+	if len(text) > 2 && strings.EqualFold(text[:2], "0x") {
+		text, base = text[2:], 16
 	}
-	n, err := strconv.ParseUint(text, 10, 64)
-	return n, err == nil
+	n, err := strconv.ParseUint(text, base, 64)
+	if err != nil {
+		return 0, false
+	}
+	return n, true
 }
