@@ -34,6 +34,9 @@ type Endpoint struct {
 	stop  context.CancelCauseFunc // ends the endpoint
 	wake  chan struct{}           // room for one: drained has changed
 	group sync.WaitGroup
+
+	mu         sync.Mutex
+	drainLimit *time.Timer // of an HTTP endpoint's drain
 }
 
 // ErrRetired is why a connection ended that was taken out of use on purpose.
@@ -88,6 +91,7 @@ func (e *Endpoint) run(ctx context.Context) {
 	}
 	<-ctx.Done()
 	e.group.Wait()
+	e.stopDrainLimit()
 	e.health.close()
 }
 
@@ -210,10 +214,13 @@ func (e *Endpoint) awaitDuty(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// Drain takes the endpoint out: its connections finish what they have and close, and none is made. What a session has
-// leased is closed with the session. Enable is the opposite.
+// Drain takes the endpoint out: its connections finish what they have, within DrainTime, and close, and none is made.
+// What a session has leased is closed with the session. Enable is the opposite.
 func (e *Endpoint) Drain() {
 	e.drained.Store(true)
+	if e.dial == nil {
+		e.boundDrain()
+	}
 	for i := range e.slots {
 		if c := e.slots[i].Load(); c != nil && e.dial != nil {
 			c.Retire()
@@ -222,9 +229,32 @@ func (e *Endpoint) Drain() {
 	e.Pool.discard(func(c *Conn) bool { return c.End == e })
 }
 
+// boundDrain ends the HTTP exchanges that a drain would wait for longer than DrainTime.
+func (e *Endpoint) boundDrain() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.drainLimit != nil {
+		e.drainLimit.Stop()
+	}
+	e.drainLimit = time.AfterFunc(e.Pool.cfg.DrainTime, func() {
+		if c := e.slots[0].Load(); c != nil && e.drained.Load() {
+			c.link.abort()
+		}
+	})
+}
+
+func (e *Endpoint) stopDrainLimit() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.drainLimit != nil {
+		e.drainLimit.Stop()
+	}
+}
+
 // Enable ends a Drain.
 func (e *Endpoint) Enable() {
 	e.drained.Store(false)
+	e.stopDrainLimit()
 	if e.dial == nil { // what it has can be used at once
 		e.Pool.recv.Up(nil)
 		return

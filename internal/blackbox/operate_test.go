@@ -101,3 +101,20 @@ func TestDrainWithStuckCall(t *testing.T) {
 		})
 	}
 }
+
+// TestDrainOfHTTPWithStuckCall is the same for an HTTP endpoint, which has no connection to close.
+func TestDrainOfHTTPWithStuckCall(t *testing.T) {
+	const limit = 500 * time.Millisecond
+	b := testbackend.Start(t)
+	p := blackbox.StartFile(t, oneUpstream(b.HTTP(), fmt.Sprintf("timeouts: {drain: %s}", limit)))
+	stuck := cases.Dial(t, cases.WS, p.WS)
+	stuck.Send(t, []byte(silent))
+	b.AwaitCall(t, 0, "silent")
+	start := time.Now()
+	p.Command(t, "drain", "back")
+	want(t, stuck, `{"jsonrpc":"2.0","id":1,"error":{"code":-32011,"message":"","data":{"source":"idmux","reason":"upstream_lost","sent":true}}}`)
+	if took := time.Since(start); took < limit || took > 10*limit+5*time.Second {
+		t.Errorf("the stuck call was told after %v, the limit is %v", took, limit)
+	}
+	p.AwaitMetric(t, "idmux_origin_entries", "", 0)
+}
