@@ -63,9 +63,19 @@ func (m *chaos) operate(dice *rand.Rand) {
 		case <-m.done:
 			return
 		}
-		switch dice.IntN(3) {
+		all := m.w.pool.Endpoints()
+		e := all[dice.IntN(len(all))]
+		switch dice.IntN(5) {
 		case 0:
 			m.w.pool.Reconnect()
+		case 2:
+			e.Drain()
+			<-time.After(time.Duration(dice.IntN(200)) * time.Millisecond)
+			e.Enable()
+		case 3:
+			e.SetBehind(true)
+			<-time.After(time.Duration(dice.IntN(200)) * time.Millisecond)
+			e.SetBehind(false)
 		case 1:
 			m.w.pool.Pause()
 			<-time.After(time.Duration(dice.IntN(200)) * time.Millisecond)
