@@ -177,7 +177,7 @@ func (e *exchanger) pushLocked(f *wire.Frame) error {
 			f.Release()
 		})
 		return nil
-	case e.cfg.Pending > 0 && e.queue.Len() >= e.cfg.Pending+e.cfg.Connections:
+	case e.cfg.Pending > 0 && e.pendingLocked() >= e.cfg.Pending:
 		err = wire.ErrFull
 	default:
 		e.queue.Push(f)
@@ -187,6 +187,14 @@ func (e *exchanger) pushLocked(f *wire.Frame) error {
 	}
 	f.Release()
 	return err
+}
+
+// pendingLocked is the number of frames for which no worker is free, or can be hired.
+func (e *exchanger) pendingLocked() int {
+	if e.paused {
+		return e.queue.Len()
+	}
+	return e.queue.Len() - (e.cfg.Connections - e.busy)
 }
 
 // hireLocked starts workers until one is free for each frame that waits, or there are as many as there may be.
