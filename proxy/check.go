@@ -226,7 +226,10 @@ func (r *Router) checkHeights(ctx context.Context, t *Target) {
 	if ctx.Err() != nil {
 		return
 	}
-	top := slices.Max(append(heights, 0)) // of those that are known; the others are 0
+	if len(all) == 0 {
+		return
+	}
+	top := slices.Max(heights) // of those that are known; the others are 0
 	for i, e := range all {
 		if known[i] {
 			e.SetBehind(top-heights[i] > cfg.MaxLag)

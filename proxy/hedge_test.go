@@ -338,7 +338,7 @@ func TestHedgeAfterTheAnswer(t *testing.T) {
 						up.sendFrame(&wire.Frame{B: []byte(result(up.wantIDOf(), "x"))})
 					}
 				}
-				time.Sleep(1) // whoever can go on does
+				time.Sleep(time.Nanosecond) // whoever can go on does
 			})
 		})
 		ends, a = w.ends(), w.client()
@@ -371,7 +371,7 @@ func TestHedgeAfterTheFailure(t *testing.T) {
 				for _, up := range ends {
 					_ = up.Close()
 				}
-				time.Sleep(1) // whoever can go on does
+				time.Sleep(time.Nanosecond) // whoever can go on does
 			})
 		})
 		ends, a = w.ends(), w.client()

@@ -92,7 +92,7 @@ func (c *checked) states() string {
 	for _, e := range c.pool.Endpoints() {
 		all = append(all, e.Status().State)
 	}
-	return strings.Join(all, " ")
+	return strings.Join(all, ",")
 }
 
 func (c *checked) wantStates(want string) {
@@ -125,14 +125,14 @@ func TestHeightCheck(t *testing.T) {
 					heights []int // -1: no answer
 					states  string
 				}{
-					{[]int{100, 100, 100}, "up up up"},
-					{[]int{102, 100, 103}, "up behind up"},
-					{[]int{104, 101, 104}, "up behind up"},
-					{[]int{104, -1, 104}, "up behind up"}, // and is not heard of
-					{[]int{104, 102, 104}, "up up up"},
-					{[]int{0, 3, 3}, "behind up up"},
-					{[]int{-1, 1000, -1}, "behind up up"}, // nothing is known of the others
-					{[]int{1000, 1000, 997}, "up up behind"},
+					{[]int{100, 100, 100}, "up,up,up"},
+					{[]int{102, 100, 103}, "up,behind,up"},
+					{[]int{104, 101, 104}, "up,behind,up"},
+					{[]int{104, -1, 104}, "up,behind,up"}, // and is not heard of
+					{[]int{104, 102, 104}, "up,up,up"},
+					{[]int{0, 3, 3}, "behind,up,up"},
+					{[]int{-1, 1000, -1}, "behind,up,up"}, // nothing is known of the others
+					{[]int{1000, 1000, 997}, "up,up,behind"},
 				} {
 					c.round(heights(step.heights...)...)
 					c.wantStates(step.states)
@@ -165,9 +165,9 @@ func TestHeightCheckOverflow(t *testing.T) {
 			s.target.Height = HeightConfig{Method: "height", MaxLag: 10, Interval: 5 * time.Second, Timeout: time.Second}
 		})
 		c.round(`"result":"0xffffffffffffffff"`, `"result":"0xfffffffffffffffe"`, `"result":"0x5"`)
-		c.wantStates("up up behind")
+		c.wantStates("up,up,behind")
 		c.round(`"result":"0x1ffffffffffffffff"`, `"result":"0x5"`, `"result":"0x5"`) // is no height
-		c.wantStates("up up up")
+		c.wantStates("up,up,up")
 	})
 }
 
@@ -194,8 +194,8 @@ func TestCallCheck(t *testing.T) {
 			well   bool
 			states string
 		}{
-			{true, "up up"}, {false, "up up"}, {false, "up up"}, {true, "up up"}, {false, "up up"}, {false, "up up"},
-			{false, "down up"}, {true, "down up"}, {false, "down up"}, {true, "down up"}, {true, "up up"}, {false, "up up"},
+			{true, "up,up"}, {false, "up,up"}, {false, "up,up"}, {true, "up,up"}, {false, "up,up"}, {false, "up,up"},
+			{false, "down,up"}, {true, "down,up"}, {false, "down,up"}, {true, "down,up"}, {true, "up,up"}, {false, "up,up"},
 		}
 		for i, step := range steps {
 			result := well

@@ -339,7 +339,7 @@ func TestNoticesFollowTheirClient(t *testing.T) {
 			for name, up := range ends {
 				for up.hasMore() {
 					m, _ := up.read()
-					from := m[strings.Index(m, `"from `):]
+					_, from, _ := strings.Cut(m, `"method":`)
 					if where[from] != "" && where[from] != name {
 						t.Errorf("%s: one message went to %s, another to %s", from, where[from], name)
 					}

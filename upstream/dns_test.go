@@ -288,7 +288,7 @@ func TestLastAnswerIsKept(t *testing.T) {
 	} {
 		spoil()
 		for len(f.failed) > 0 {
-			<-f.failed
+			_ = <-f.failed
 		}
 		if err := await(t, f.failed, "a failure"); err == nil || !strings.Contains(err.Error(), "upstream node: ") {
 			t.Errorf("%s: %v", name, err)
