@@ -288,7 +288,9 @@ func TestLastAnswerIsKept(t *testing.T) {
 	} {
 		spoil()
 		for len(f.failed) > 0 {
-			_ = <-f.failed
+			if err := <-f.failed; err == nil {
+				t.Errorf("%s: a failure without a reason", name)
+			}
 		}
 		if err := await(t, f.failed, "a failure"); err == nil || !strings.Contains(err.Error(), "upstream node: ") {
 			t.Errorf("%s: %v", name, err)
