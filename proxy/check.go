@@ -260,6 +260,9 @@ func (r *Router) ask(ctx context.Context, e *upstream.Endpoint, method string, p
 	f.B = append(append(append(r.appendWireID(append(f.B, beforeID...), t, key), afterID...), quoted(method)...), paramsOf(params)...)
 	if err := r.dispatch(x, key, f, conn, false, nil); err != nil {
 		r.unsend(x, rewrite.NewFault(rewrite.ReasonNoUpstream), nil)
+		if errors.Is(err, errRetired) {
+			err = errUnconnected
+		}
 		return nil, err
 	}
 	var answer *wire.Frame

@@ -94,8 +94,8 @@ func (c *client) pick(t *Target, method []byte, avoid *upstream.Endpoint) *upstr
 		return t.pool.Pick(ch)
 	}
 	conn := p.conn.Load()
-	if conn != nil && conn.Ready() && conn.End != avoid {
-		if conn.Healthy() {
+	if conn != nil && conn.Ready() {
+		if conn.End != avoid && conn.Healthy() {
 			return conn
 		}
 		better := t.pool.Pick(upstream.Choice{Key: ch.Key, Avoid: conn.End, Better: true})

@@ -450,3 +450,41 @@ func TestRetriesKeepOrder(t *testing.T) {
 		w.wantQuiet()
 	})
 }
+
+// What a client has waiting goes to one connection, not here and there.
+func TestUnsentStaysTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *settings) { s.upstream.Window, s.upstream.Connections = 2, 4 })
+		var ups []*peer
+		for range 4 {
+			ups = append(ups, w.upstream())
+		}
+		w.refuse.Store(true)
+		a := w.client()
+		for i := range 12 {
+			a.send(call(i, fmt.Sprintf("m%02d", i)))
+		}
+		for i, up := range ups {
+			if up.hasMore() {
+				_ = up.Close()
+				ups = slices.Delete(ups, i, i+1)
+				break
+			}
+		}
+		a.wantFault(0, rewrite.ReasonUpstreamLost, true)
+		a.wantFault(1, rewrite.ReasonUpstreamLost, true)
+		for i := 2; i < 12; i++ {
+			for j, up := range ups {
+				if i > 2 && j > 0 {
+					up.wantNothing()
+				}
+			}
+			at := slices.IndexFunc(ups, (*peer).hasMore)
+			ups[0], ups[at] = ups[at], ups[0]
+			id := ups[0].wantCall(fmt.Sprintf("m%02d", i))
+			ups[0].send(result(id, "x"))
+			a.want(result(i, "x"))
+		}
+		w.wantQuiet()
+	})
+}
