@@ -357,3 +357,24 @@ func TestMuteNameserver(t *testing.T) {
 		t.Error("what was known is gone")
 	}
 }
+
+// What an operator has drained stays so, whatever DNS says meanwhile.
+func TestDrainOutlastsDiscovery(t *testing.T) {
+	f := startFound(t, ResolveSRV, "ws://node.test", "SRV node.test. 0 1 1 a.test.", "SRV node.test. 0 1 1 b.test.")
+	f.wantEvents(t, "found a.test:1", "found b.test:1", "connected a.test:1", "connected b.test:1")
+	f.Endpoint("a.test:1").Drain()
+	f.set("SRV node.test. 0 9 1 a.test.", "SRV node.test. 0 1 1 b.test.") // another weight: another endpoint
+	f.wantEvents(t, "found a.test:1", "gone a.test:1")
+	if got := f.Endpoint("a.test:1").Status(); got.State != "drained" || got.Weight != 9 {
+		t.Errorf("a: %+v", got)
+	}
+	f.Pool.Drain()
+	f.set("SRV node.test. 0 9 1 a.test.", "SRV node.test. 0 1 1 b.test.", "SRV node.test. 0 1 1 c.test.")
+	f.wantEvents(t, "found c.test:1")
+	f.again(t)
+	if n := len(f.events); n != 0 || f.Ready() {
+		t.Errorf("ready: %v, %d events", f.Ready(), n)
+	}
+	f.Pool.Enable()
+	f.wantEvents(t, "connected a.test:1", "connected b.test:1", "connected c.test:1")
+}

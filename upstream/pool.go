@@ -41,6 +41,7 @@ type Pool struct {
 	turn      atomic.Uint32
 	round     atomic.Uint32
 	paused    atomic.Bool
+	drained   atomic.Bool // as a whole: endpoints that are found are drained, too
 	leases    leases
 
 	mu      sync.Mutex
@@ -243,6 +244,7 @@ func (p *Pool) Reconnect() {
 
 // Drain takes every endpoint out of use; Enable is the opposite.
 func (p *Pool) Drain() {
+	p.drained.Store(true)
 	for _, e := range *p.endpoints.Load() {
 		e.Drain()
 	}
@@ -250,6 +252,7 @@ func (p *Pool) Drain() {
 
 // Enable ends a Drain.
 func (p *Pool) Enable() {
+	p.drained.Store(false)
 	for _, e := range *p.endpoints.Load() {
 		e.Enable()
 	}

@@ -72,6 +72,7 @@ func (p *Pool) update(ctx context.Context, found []source) bool {
 			continue
 		}
 		e := newEndpoint(p, s)
+		e.drained.Store(slices.ContainsFunc(old, func(o *Endpoint) bool { return o.Name == e.Name && o.drained.Load() }))
 		now, fresh = append(now, e), append(fresh, e)
 	}
 	for _, e := range old {
@@ -85,6 +86,12 @@ func (p *Pool) update(ctx context.Context, found []source) bool {
 	}
 	p.endpoints.Store(&now)
 	for _, e := range fresh {
+		if p.drained.Load() {
+			e.drained.Store(true)
+			if !p.drained.Load() {
+				e.Enable() // meanwhile
+			}
+		}
 		p.event(e, "found", 0)
 		p.start(ctx, e)
 	}
