@@ -218,3 +218,40 @@ func TestEndInAPause(t *testing.T) {
 		}
 	})
 }
+
+// However many calls of one client wait for a connection, another's next call waits for a turn of it, no longer.
+func TestFloodHoldsUpNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *settings) { s.upstream.Window = 4 })
+		up, flood := w.upstream(), w.client()
+		for i := range 500 {
+			flood.send(call(i, "flood"))
+		}
+		var polite []*peer
+		for range 5 {
+			a := w.client()
+			a.send(call(1, "polite"))
+			polite = append(polite, a)
+		}
+		heard := 0
+		for n := 0; heard < len(polite); n++ {
+			m, err := up.read()
+			if m == "" {
+				t.Fatalf("stuck after %d calls: %v", n, err)
+			}
+			if strings.Contains(m, `"polite"`) {
+				heard++
+			} else if n-heard > 30 {
+				t.Fatalf("%d calls of the flood came before %d of the others", n, len(polite)-heard)
+			}
+			up.send(result(idOf(t, m), "x"))
+		}
+		for _, a := range polite {
+			a.want(result(1, "x"))
+		}
+		for up.hasMore() {
+			up.answer("x")
+		}
+		w.wantQuiet()
+	})
+}
