@@ -32,7 +32,7 @@ type Config struct {
 	PongTimeout  time.Duration // silence after a ping that ends it
 	IdleTimeout  time.Duration // how long an idle HTTP connection is kept
 
-	MaxAge    time.Duration // a WebSocket connection of this age is replaced, and finishes what it has; 0: never
+	MaxAge    time.Duration // a WebSocket connection of this age is replaced, and finishes what it has; 0: never. Those of single sessions are not
 	AgeJitter int           // percent by which ages differ, so that not all are replaced at once
 	DrainTime time.Duration // how long a replaced connection may take to finish
 

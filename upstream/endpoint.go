@@ -326,8 +326,8 @@ func (e *Endpoint) Status() EndpointStatus {
 	s := EndpointStatus{
 		Name: e.Name, Priority: e.priority, Weight: e.weight, InFlight: int(e.inFlight.Load()), State: e.health.state(),
 	}
-	for i := range e.slots {
-		if c := e.slots[i].Load(); c != nil && c.Ready() {
+	for _, c := range e.Pool.connections(e) {
+		if c.Ready() {
 			s.Connections++
 			s.Waiting += c.link.waiting()
 		}
@@ -335,7 +335,7 @@ func (e *Endpoint) Status() EndpointStatus {
 	switch {
 	case e.drained.Load():
 		s.State = "drained"
-	case s.State == "up" && s.Connections == 0:
+	case s.State == "up" && s.Connections == 0 && !e.Pool.SessionMode(): // where there are as many as sessions
 		s.State = "unreachable"
 	}
 	return s

@@ -1,8 +1,6 @@
 package upstream
 
-import (
-	"github.com/idmux/idmux/internal/wire"
-)
+import "github.com/idmux/idmux/internal/wire"
 
 func (e *exchanger) send(f *wire.Frame, fl *wire.Flusher) error {
 	e.mu.Lock()

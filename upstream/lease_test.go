@@ -247,7 +247,10 @@ func TestLeaseFailsOver(t *testing.T) {
 		if !m.Ready() {
 			t.Error("not ready, although one endpoint is")
 		}
-		m.wantStates(t, "ejected", "down", "unreachable") // of shared connections, which there are none
+		m.wantStates(t, "ejected", "down", "up")
+		if got := m.ends[2].Status().Connections; got != 20 {
+			t.Errorf("%d connections are shown, want those of 20 sessions", got)
+		}
 	})
 }
 

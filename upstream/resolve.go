@@ -99,15 +99,15 @@ func (p *Pool) update(ctx context.Context, found []source) bool {
 		return false
 	}
 	for _, e := range gone {
+		e.Drain()
 		p.event(e, "gone", 0)
 		p.group.Go(func() { e.retireForGood(ctx) })
 	}
 	return true
 }
 
-// retireForGood lets an endpoint finish what it has, and ends it.
+// retireForGood lets an endpoint that was drained finish what it has, and ends it.
 func (e *Endpoint) retireForGood(ctx context.Context) {
-	e.Drain()
 	limit := time.NewTimer(e.Pool.cfg.DrainTime + closeGrace)
 	defer limit.Stop()
 	look := time.NewTicker(50 * time.Millisecond)
