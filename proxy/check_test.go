@@ -86,7 +86,7 @@ func TestChecksByHTTPAndTCP(t *testing.T) {
 				if err != nil {
 					t.Skip("the port is taken") // by somebody else, meanwhile
 				}
-				h = &httptest.Server{Listener: again, Config: &http.Server{Handler: serve}} //nolint:gosec // a test's
+				h = &httptest.Server{Listener: again, Config: &http.Server{Handler: serve}}
 				h.Start()
 			}
 			f.awaitState(t, "up")
