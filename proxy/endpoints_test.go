@@ -97,16 +97,28 @@ func (w *world) wantQuiet() {
 			w.t.Errorf("%d requests are counted as waiting for a connection", n)
 		}
 	}
+	for _, e := range w.pool.Endpoints() {
+		if n := e.Status().Waiting; n != 0 {
+			w.t.Errorf("%d wait for endpoint %s", n, e.Name)
+		}
+	}
+	w.wantIdle()
+}
+
+// wantIdle checks that no upstream connection is owed an answer, in any book.
+func (w *world) wantIdle() {
+	w.t.Helper()
 	if n := w.pool.InFlight(); n != 0 {
 		w.t.Errorf("the pool has %d in flight", n)
 	}
 	for _, e := range w.pool.Endpoints() {
-		s := e.Status()
-		if s.InFlight != 0 || s.Waiting != 0 {
-			w.t.Errorf("endpoint %s has %d in flight, %d waiting", s.Name, s.InFlight, s.Waiting)
+		if n := e.Status().InFlight; n != 0 {
+			w.t.Errorf("endpoint %s has %d in flight", e.Name, n)
 		}
-		if c := e.Conn(); c != nil && (c.InFlight() != 0 || c.Open() != 0) {
-			w.t.Errorf("connection %s has %d in flight, %d open", c.Name, c.InFlight(), c.Open())
+		for _, c := range e.Connections() {
+			if c.InFlight() != 0 || c.Open() != 0 {
+				w.t.Errorf("connection %s has %d in flight, %d open", c.Name, c.InFlight(), c.Open())
+			}
 		}
 	}
 }

@@ -97,6 +97,9 @@ func (w *world) run() {
 		stopKeeping()
 		w.listener.leave()
 		w.listener.running.Wait()
+		if synctest.Wait(); w.router.self.inFlight.Load() == 0 { // what sessions had asked has ended with them
+			w.wantIdle()
+		}
 		stopLower()
 		_, _ = <-ended, <-ended
 		if n := w.router.pending.Len(); n != 0 {

@@ -310,6 +310,20 @@ func (e *Endpoint) pick() *Conn {
 	return best
 }
 
+// Connections returns the endpoint's connections that are up, in no order: also those that finish what they have, and
+// those that sessions have leased.
+func (e *Endpoint) Connections() []*Conn {
+	e.Pool.mu.Lock()
+	defer e.Pool.mu.Unlock()
+	var all []*Conn
+	for c := range e.Pool.open {
+		if c.End == e {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
 // EndpointStatus is what the admin API shows of an endpoint.
 type EndpointStatus struct {
 	Name        string `json:"name"`
@@ -326,7 +340,7 @@ func (e *Endpoint) Status() EndpointStatus {
 	s := EndpointStatus{
 		Name: e.Name, Priority: e.priority, Weight: e.weight, InFlight: int(e.inFlight.Load()), State: e.health.state(),
 	}
-	for _, c := range e.Pool.connections(e) {
+	for _, c := range e.Connections() {
 		if c.Ready() {
 			s.Connections++
 			s.Waiting += c.link.waiting()

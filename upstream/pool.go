@@ -210,19 +210,6 @@ func (p *Pool) setPaused(on bool) {
 	}
 }
 
-// connections returns those of an endpoint, whoever has them.
-func (p *Pool) connections(e *Endpoint) []*Conn {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var all []*Conn
-	for c := range p.open {
-		if c.End == e {
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
 // enter makes a connection one that Pause and Resume reach, until leave. Those that are retired or leased are in no slot.
 func (p *Pool) enter(c *Conn) {
 	p.mu.Lock()
