@@ -257,7 +257,7 @@ func (r *Router) ask(ctx context.Context, e *upstream.Endpoint, method string, p
 	key := r.self.nextKey(t, conn)
 	f := wire.NewFrame()
 	f.Urgent = true
-	f.B = append(append(append(r.appendWireID(append(f.B, beforeID...), t, key), afterID...), quoted(method)...), paramsOf(params)...)
+	f.B = append(append(append(r.appendWireID(append(f.B, `{"jsonrpc":"2.0","id":`...), t, key), afterID...), quoted(method)...), paramsOf(params)...)
 	if err := r.dispatch(x, key, f, conn, false, nil); err != nil {
 		r.unsend(x, rewrite.NewFault(rewrite.ReasonNoUpstream), nil)
 		if errors.Is(err, errRetired) {

@@ -123,7 +123,7 @@ func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 		r.responses.Add(1)
 	}
 	out := wire.NewFrame()
-	out.B = rewrite.AppendResponse(out.B, frame, e, x.id)
+	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
 	r.settle(x, out, end, sent, fl)
 }
 

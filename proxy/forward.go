@@ -128,7 +128,7 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 	}
 	if why == rewrite.ReasonNoUpstream && t.patience() > 0 {
 		f := wire.NewFrame()
-		f.B = in.parser.AppendRequest(f.B, in.frame, e, parkedID)
+		f.B = in.parser.AppendRequest(f.B, in.frame, e, parkedID, nil)
 		r.park(x, f.B)
 		f.Release()
 		return
@@ -222,7 +222,7 @@ func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstr
 	key := in.client.nextKey(x.target, conn)
 	wireID := r.appendWireID(in.wireID[:0], x.target, key)
 	f := wire.NewFrame()
-	f.B = in.parser.AppendRequest(f.B, in.frame, e, wireID)
+	f.B = in.parser.AppendRequest(f.B, in.frame, e, wireID, nil)
 	if x.safe { // another attempt needs what was sent
 		x.req = append(x.req[:0], f.B...)
 	}
@@ -294,7 +294,7 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 				break
 			}
 			f := wire.NewFrame()
-			f.B = in.parser.AppendRequest(f.B, in.frame, e, nil)
+			f.B = in.parser.AppendRequest(f.B, in.frame, e, nil, nil)
 			f.Flow, f.From = in.client.info.Session, in.client
 			err := conn.Send(f, in.flusher)
 			if err == nil {

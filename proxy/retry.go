@@ -171,9 +171,10 @@ func (r *Router) startAgain(x *exchange, conn *upstream.Conn, key rewrite.Key, m
 	})
 }
 
-// Requests are rebuilt in one form, so the wire id stands at a known place.
+// Requests are rebuilt in one form, so the wire id stands at a known place: behind the first "id", which comes before
+// anything that a client has written.
 var (
-	beforeID = []byte(`{"jsonrpc":"2.0","id":`)
+	beforeID = []byte(`"id":`)
 	afterID  = []byte(`,"method":`)
 	parkedID = []byte(`0`)
 )
@@ -197,12 +198,12 @@ func methodOf(message []byte) []byte {
 
 // appendRenamed appends a request that was sent, or was to be, under the wire id of another key.
 func (r *Router) appendRenamed(dst, req []byte, t *Target, key rewrite.Key) []byte {
-	rest := req[len(beforeID):]
-	i := bytes.Index(rest, afterID)
-	if !bytes.HasPrefix(req, beforeID) || i < 0 {
+	id := bytes.Index(req, beforeID) + len(beforeID)
+	end := bytes.Index(req, afterID)
+	if id < len(beforeID) || end < id {
 		panic("proxy: a request that rewrite did not build")
 	}
-	dst = append(dst, beforeID...)
+	dst = append(dst, req[:id]...)
 	dst = r.appendWireID(dst, t, key)
-	return append(dst, rest[i:]...)
+	return append(dst, req[end:]...)
 }

@@ -208,7 +208,7 @@ func TestMethodOf(t *testing.T) {
 			if envs[0].Kind == rewrite.Request {
 				id = []byte(`"k7qd.a-1"`)
 			}
-			built := p.AppendRequest(nil, []byte(message), &envs[0], id)
+			built := p.AppendRequest(nil, []byte(message), &envs[0], id, nil)
 			if got := string(methodOf(built)); got != want {
 				t.Errorf("%s: %q, want %q", built, got, want)
 			}

@@ -26,6 +26,7 @@ func TestNoAllocations(t *testing.T) {
 	client, server := Parser{}, Parser{Peer: Server}
 	table := NewTable[*int](64, 1024)
 	key := Key{Scope: 31}
+	one := []byte(`"one"`)
 	var out, id []byte
 
 	wantNoAllocations(t, "there and back", func() {
@@ -33,7 +34,7 @@ func TestNoAllocations(t *testing.T) {
 		key.Seq++
 		id = instance.AppendText(id[:0], key)
 		table.Put(key, 3, nil)
-		out = client.AppendRequest(out[:0], call, &envs[0], id)
+		out = client.AppendRequest(out[:0], call, &envs[0], id, nil)
 
 		_, envs, _ = server.Parse(answer)
 		if _, ok := instance.ParseID(envs[0].ID.Of(answer), 3); !ok {
@@ -42,7 +43,7 @@ func TestNoAllocations(t *testing.T) {
 		if _, v := table.Take(key, 3); v != Taken {
 			t.Fatal(v)
 		}
-		out = AppendResponse(out[:0], answer, &envs[0], []byte(`"one"`))
+		out = AppendResponse(out[:0], answer, &envs[0], one, nil)
 	})
 	wantNoAllocations(t, "number style", func() {
 		k := Key{Scope: 3 | NumberScope, Seq: key.Seq + 1}

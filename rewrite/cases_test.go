@@ -125,13 +125,13 @@ func (w *world) send(frame []byte) {
 			}
 			replies = append(replies, comparison(w.t, AppendFault(nil, id, e.Fault)))
 		case Notification:
-			w.backend(w.client.AppendRequest(nil, frame, e, nil), nil)
+			w.backend(w.client.AppendRequest(nil, frame, e, nil, nil), nil)
 		case Request:
 			w.seq++
 			wireID := fmt.Appendf(nil, `"w-%d"`, w.seq)
-			if reply := w.backend(w.client.AppendRequest(nil, frame, e, wireID), wireID); reply != nil {
+			if reply := w.backend(w.client.AppendRequest(nil, frame, e, wireID, nil), wireID); reply != nil {
 				_, up, _ := w.server.Parse(reply)
-				replies = append(replies, comparison(w.t, AppendResponse(nil, reply, &up[0], e.ID.Of(frame))))
+				replies = append(replies, comparison(w.t, AppendResponse(nil, reply, &up[0], e.ID.Of(frame), nil)))
 			}
 		}
 	}

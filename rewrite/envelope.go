@@ -63,6 +63,10 @@ type Envelope struct {
 	// peers would send errors to and fro without end.
 	Fault Fault
 
+	// Legacy says that a request is of JSON-RPC 1.0 or 1.1 (see Parser.Legacy).
+	// Without an id it is a Request whose ID is absent.
+	Legacy bool
+
 	extras  extras // what AppendRequest keeps
 	escaped bool   // the method is spelled with escapes
 }
@@ -73,14 +77,25 @@ type extras struct{ from, to int }
 // AppendRequest appends e, a request or notification of frame, in its
 // canonical form: each reserved member once, spelled plainly, then the members
 // that idmux does not know, as they came. wireID takes the place of the id;
-// nil makes a notification. Absent params stay absent and null stays null.
-func (p *Parser) AppendRequest(dst, frame []byte, e *Envelope, wireID []byte) []byte {
-	dst = append(dst, `{"jsonrpc":"2.0"`...)
-	if wireID != nil {
-		dst = append(dst, `,"id":`...)
-		dst = append(dst, wireID...)
+// nil makes a notification. Absent params stay absent and null stays null;
+// edits take their places inside them. A legacy message keeps its version.
+func (p *Parser) AppendRequest(dst, frame []byte, e *Envelope, wireID []byte, edits []Edit) []byte {
+	switch {
+	case !e.Legacy:
+		dst = append(dst, `{"jsonrpc":"2.0",`...)
+	case e.Version.Ok():
+		dst = append(dst, `{"jsonrpc":"`...)
+		dst = append(dst, unescape(stringBody(e.Version.Of(frame)))...)
+		dst = append(dst, `",`...)
+	default:
+		dst = append(dst, '{')
 	}
-	dst = append(dst, `,"method":`...)
+	if wireID != nil {
+		dst = append(dst, `"id":`...)
+		dst = append(dst, wireID...)
+		dst = append(dst, ',')
+	}
+	dst = append(dst, `"method":`...)
 	if e.escaped {
 		dst = appendQuoted(dst, p.Name(frame, e))
 	} else {
@@ -88,7 +103,7 @@ func (p *Parser) AppendRequest(dst, frame []byte, e *Envelope, wireID []byte) []
 	}
 	if e.Params.Ok() {
 		dst = append(dst, `,"params":`...)
-		dst = append(dst, e.Params.Of(frame)...)
+		dst = AppendEdited(dst, frame, e.Params, edits)
 	}
 	for _, run := range p.extras[e.extras.from:e.extras.to] {
 		dst = append(dst, ',')
@@ -98,19 +113,22 @@ func (p *Parser) AppendRequest(dst, frame []byte, e *Envelope, wireID []byte) []
 }
 
 // AppendResponse appends e with clientID in the place of its id and all else
-// untouched. Where e has no id, as in answers of careless HTTP servers, it
-// gets one.
-func AppendResponse(dst, frame []byte, e *Envelope, clientID []byte) []byte {
+// untouched, but for edits. Where e has no id, as in answers of careless HTTP
+// servers, it gets one.
+func AppendResponse(dst, frame []byte, e *Envelope, clientID []byte, edits []Edit) []byte {
 	if e.ID.Ok() {
+		if len(edits) > 0 {
+			return AppendEdited(dst, frame, e.Msg, append(edits, Edit{e.ID, clientID}))
+		}
 		dst = append(dst, frame[e.Msg.Start:e.ID.Start]...)
 		dst = append(dst, clientID...)
 		return append(dst, frame[e.ID.End:e.Msg.End]...)
 	}
 	dst = append(dst, `{"id":`...)
 	dst = append(dst, clientID...)
-	rest := frame[e.Msg.Start+1 : e.Msg.End]
-	if !bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r\n"), []byte("}")) {
+	rest := Span{e.Msg.Start + 1, e.Msg.End}
+	if !bytes.HasPrefix(bytes.TrimLeft(rest.Of(frame), " \t\r\n"), []byte("}")) {
 		dst = append(dst, ',')
 	}
-	return append(dst, rest...)
+	return AppendEdited(dst, frame, rest, edits)
 }

@@ -42,7 +42,7 @@ func TestAppendRequest(t *testing.T) {
 		if e.Kind == Request {
 			wireID = []byte(`"w"`)
 		}
-		if got := string(p.AppendRequest([]byte(">"), frame, e, wireID)); got != ">"+tt.want {
+		if got := string(p.AppendRequest([]byte(">"), frame, e, wireID, nil)); got != ">"+tt.want {
 			t.Errorf("%s\n got %s\nwant >%s", tt.in, got, tt.want)
 		}
 	}
@@ -66,7 +66,7 @@ func TestAppendResponse(t *testing.T) {
 			t.Errorf("%s: %v", tt.in, fault)
 			continue
 		}
-		got := string(AppendResponse([]byte(">"), frame, &envs[0], []byte("1.0")))
+		got := string(AppendResponse([]byte(">"), frame, &envs[0], []byte("1.0"), nil))
 		if got != ">"+tt.want || !json.Valid([]byte(got[1:])) {
 			t.Errorf("%s\n got %s\nwant >%s", tt.in, got, tt.want)
 		}

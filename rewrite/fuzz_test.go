@@ -133,7 +133,7 @@ func FuzzRebuild(f *testing.F) {
 			if e.Kind == Request {
 				id, want["id"] = wireID, string(wireID)
 			}
-			out := p.AppendRequest(nil, frame, e, id)
+			out := p.AppendRequest(nil, frame, e, id, nil)
 			method := string(p.Name(frame, e))
 			want["method"] = string(appendQuoted(nil, method))
 			if !json.Valid(out) || !utf8.Valid(out) {
@@ -235,7 +235,7 @@ func thereAndBack(t *testing.T, client, up *Parser, frame []byte, e *Envelope, w
 	if e.Kind == Notification {
 		wireID = nil
 	}
-	out := client.AppendRequest(nil, frame, e, wireID)
+	out := client.AppendRequest(nil, frame, e, wireID, nil)
 	_, seen, fault := up.Parse(out)
 	if !fault.Ok() || len(seen) != 1 || seen[0].Kind != e.Kind {
 		t.Fatalf("%q: becomes %q: %v", frame, out, fault)
@@ -244,11 +244,11 @@ func thereAndBack(t *testing.T, client, up *Parser, frame []byte, e *Envelope, w
 	if !bytes.Equal(got.ID.Of(out), wireID) || !bytes.Equal(up.Name(out, got), client.Name(frame, e)) || !bytes.Equal(got.Params.Of(out), e.Params.Of(frame)) {
 		t.Fatalf("%q: becomes %q", frame, out)
 	}
-	if again := up.AppendRequest(nil, out, got, wireID); !bytes.Equal(again, out) {
+	if again := up.AppendRequest(nil, out, got, wireID, nil); !bytes.Equal(again, out) {
 		t.Fatalf("%q: becomes %q, and that %q", frame, out, again)
 	}
-	back := up.AppendRequest(nil, out, got, e.ID.Of(frame))
-	if direct := client.AppendRequest(nil, frame, e, e.ID.Of(frame)); !bytes.Equal(back, direct) {
+	back := up.AppendRequest(nil, out, got, e.ID.Of(frame), nil)
+	if direct := client.AppendRequest(nil, frame, e, e.ID.Of(frame), nil); !bytes.Equal(back, direct) {
 		t.Fatalf("%q: comes back as %q, not %q", frame, back, direct)
 	}
 	if kept, all := len(extrasOf(t, out)), len(extrasOf(t, e.Msg.Of(frame))); kept != all {
@@ -268,7 +268,7 @@ func extrasOf(t *testing.T, message []byte) (extras []pair) {
 // spliceAndBack replaces the id of a response, and puts it back.
 func spliceAndBack(t *testing.T, p *Parser, frame []byte, e *Envelope, id []byte) {
 	message := e.Msg.Of(frame)
-	spliced := AppendResponse(nil, frame, e, id)
+	spliced := AppendResponse(nil, frame, e, id, nil)
 	p.Peer = Server
 	defer func() { p.Peer = Client }()
 	_, seen, fault := p.Parse(spliced)
@@ -281,10 +281,10 @@ func spliceAndBack(t *testing.T, p *Parser, frame []byte, e *Envelope, id []byte
 		}
 		return
 	}
-	if back := AppendResponse(nil, spliced, &seen[0], e.ID.Of(frame)); !bytes.Equal(back, message) {
+	if back := AppendResponse(nil, spliced, &seen[0], e.ID.Of(frame), nil); !bytes.Equal(back, message) {
 		t.Fatalf("%q: comes back as %q", message, back)
 	}
-	if same := AppendResponse(nil, frame, e, e.ID.Of(frame)); !bytes.Equal(same, message) {
+	if same := AppendResponse(nil, frame, e, e.ID.Of(frame), nil); !bytes.Equal(same, message) {
 		t.Fatalf("%q: is spliced to %q under its own id", message, same)
 	}
 }

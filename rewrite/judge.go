@@ -67,12 +67,23 @@ func (p *Parser) judgeRequest(b []byte, e *Envelope, f *found) Reason {
 		return ReasonBadMethod
 	case p.Peer == Server:
 		return ""
-	case !spells(e.Version.Of(b), "2.0"):
+	case spells(e.Version.Of(b), "2.0"):
+	case p.Legacy && isLegacy(e.Version.Of(b)):
+		e.Legacy = true
+		e.Kind = Request
+	default:
 		return ReasonBadVersion
-	case e.Params.Ok() && !isParams(b[e.Params.Start]):
+	}
+	if e.Params.Ok() && !isParams(b[e.Params.Start]) {
 		return ReasonBadParams
 	}
 	return ""
+}
+
+// isLegacy reports whether the version of a message says, or lets one take,
+// that it is older than 2.0.
+func isLegacy(version []byte) bool {
+	return version == nil || spells(version, "1.0") || spells(version, "1.1")
 }
 
 // judgeResponse returns what is wrong with a message that has no method, but a

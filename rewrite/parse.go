@@ -9,6 +9,11 @@ type Parser struct {
 	Limits Limits
 	Peer   Peer
 
+	// Legacy lets a client's requests of JSON-RPC 1.0 and 1.1 pass: jsonrpc
+	// absent, "1.0" or "1.1". Such a request without an id is answered, too,
+	// under the id null.
+	Legacy bool
+
 	// Scratch, reused by each Parse.
 	given  Limits // what limits was made of
 	limits Limits // Limits, filled in
