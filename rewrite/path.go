@@ -309,3 +309,13 @@ func SameToken(a, b []byte) bool {
 	}
 	return unescape(stringBody(a)) == unescape(stringBody(b))
 }
+
+// Unescaped returns the string token tok with its quotes and without its
+// escapes: two tokens of the same text are the same then. Other tokens stay as
+// they are.
+func Unescaped(tok []byte) string {
+	if body := stringBody(tok); body != nil {
+		return `"` + unescape(body) + `"`
+	}
+	return string(tok)
+}

@@ -1,0 +1,73 @@
+package correlate
+
+import (
+	"github.com/idmux/idmux/profiles"
+	"github.com/idmux/idmux/rewrite"
+)
+
+// Feed is one subscription at an upstream, and those who share it.
+type Feed[O, C comparable] struct {
+	// Set at creation, then read-only.
+	Rule    *profiles.Sub
+	Request []byte // the subscribe as it can be sent again
+	share   string // who asks for the same shares it; empty: nobody does
+
+	// Guarded by the lock of Feeds.
+	state   state
+	conn    C
+	value   []byte // the upstream's, as it spelled it; for keys, the key
+	index   index[C]
+	answer  []byte       // the result of the subscribe
+	at      rewrite.Span // where the value stands in it
+	subs    []*Sub[O, C] // copied on write
+	untold  int          // of these
+	endAt   int64        // nobody is left, and it ends then; 0: it is used
+	retryAt int64        // of a moving one: when to ask again
+	giveUp  int64        // of a moving one: when to stop asking
+	lostAt  int64        // of one that was lost: when
+	tries   int          // since it was lost
+}
+
+// state is where a feed stands.
+type state uint8
+
+const (
+	asking state = iota // the subscribe is on its way
+	live                // events come
+	moving              // its connection was lost; it is to be asked for again
+	ended
+)
+
+// Sub is one client's part of a feed.
+type Sub[O, C comparable] struct {
+	// Set at creation, then read-only.
+	Feed  *Feed[O, C]
+	Owner O      // the zero O for a bearer's
+	Value []byte // the handle that the client knows, a JSON token
+
+	// Waiting is the key of the request that waits for the feed's answer; zero: none does. It is set by who adds the Sub.
+	Waiting rewrite.Key
+
+	// Guarded by the lock of Feeds.
+	gone  bool
+	told  bool     // the client has its answer, and can be sent events
+	held  [][]byte // events that came before
+	used  int64    // when a bearer's was used last
+}
+
+// index is where a feed is found by the upstream's value.
+type index[C comparable] struct {
+	conn  C
+	rule  int
+	value string // canonical
+}
+
+// canonical returns a spelling that all tokens of the same value and type share, as far as strings go.
+func canonical(token []byte) string {
+	for _, c := range token {
+		if c == '\\' {
+			return rewrite.Unescaped(token)
+		}
+	}
+	return string(token)
+}
