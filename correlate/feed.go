@@ -1,6 +1,8 @@
 package correlate
 
 import (
+	"sync/atomic"
+
 	"github.com/idmux/idmux/profiles"
 	"github.com/idmux/idmux/rewrite"
 )
@@ -10,6 +12,7 @@ type Feed[O, C comparable] struct {
 	// Set at creation, then read-only.
 	Rule    *profiles.Sub
 	Request []byte // the subscribe as it can be sent again
+	Named   []byte // the key that it is for, where the rule has keys in params
 	share   string // who asks for the same shares it; empty: nobody does
 
 	// Guarded by the lock of Feeds.
@@ -47,12 +50,14 @@ type Sub[O, C comparable] struct {
 
 	// Waiting is the key of the request that waits for the feed's answer; zero: none does. It is set by who adds the Sub.
 	Waiting rewrite.Key
+	// Answered is the caller's: the request that waited has its answer.
+	Answered atomic.Bool
 
 	// Guarded by the lock of Feeds.
-	gone  bool
-	told  bool     // the client has its answer, and can be sent events
-	held  [][]byte // events that came before
-	used  int64    // when a bearer's was used last
+	gone bool
+	told bool     // the client has its answer, and can be sent events
+	held [][]byte // events that came before
+	used int64    // when a bearer's was used last
 }
 
 // index is where a feed is found by the upstream's value.

@@ -85,6 +85,9 @@ func (b *Feeds[O, C]) Add(rule *profiles.Sub, owner O, value []byte, share strin
 		b.rest(f)
 	} else {
 		s.Feed = &Feed[O, C]{Rule: rule, Request: slices.Clone(request), share: share}
+		if rule.InParts == profiles.InParams {
+			s.Feed.Named = s.Value
+		}
 		if share != "" {
 			b.shared[share] = s.Feed
 		}
@@ -133,6 +136,19 @@ func (b *Feeds[O, C]) Where(f *Feed[O, C]) (conn C, value []byte, alone, ok bool
 		return conn, nil, len(f.subs) < 2, false
 	}
 	return f.conn, f.value, len(f.subs) < 2 && len(b.byValue[f.index]) < 2, true
+}
+
+// Settled reports whether a feed is no longer being asked for, and whether it is live.
+func (b *Feeds[O, C]) Settled(s *Sub[O, C]) (settled, isLive bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case s.gone || s.Feed.state == ended:
+		return true, false
+	case s.Feed.state == live:
+		return true, true
+	}
+	return false, false
 }
 
 // Answer returns what answers those who join a live feed: the result of its subscribe, and where the value stands in it.

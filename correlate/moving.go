@@ -1,7 +1,5 @@
 package correlate
 
-import "github.com/idmux/idmux/rewrite"
-
 // Lost notes that a connection is lost, and returns the feeds that were on it. Each is moving now, until Asking and Open,
 // or Finish. Those that nobody is left to use are ended instead; those known to its whole endpoint stay.
 func (b *Feeds[O, C]) Lost(conn C, now, giveUp int64) []*Feed[O, C] {

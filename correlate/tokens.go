@@ -93,6 +93,23 @@ func (b *Tokens[O, C]) Raw(conn C, rule int, raw []byte) (Token[O, C], bool) {
 	return *t, true
 }
 
+// Own returns the token that a client made as raw; the newest, where it made several.
+func (b *Tokens[O, C]) Own(owner O, rule int, raw []byte) (Token[O, C], bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var newest *Token[O, C]
+	for made := range b.owned[owner] {
+		t := b.made[made]
+		if t.From == profiles.Client && t.Rule == rule && rewrite.SameToken(t.Raw, raw) && (newest == nil || newest.Made.Seq < made.Seq) {
+			newest = t
+		}
+	}
+	if newest == nil {
+		return Token[O, C]{}, false
+	}
+	return *newest, true
+}
+
 // Outlive says that a token's request is answered, and that the token lives on.
 func (b *Tokens[O, C]) Outlive(made rewrite.Token) {
 	b.mu.Lock()

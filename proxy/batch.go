@@ -18,6 +18,8 @@ type batch struct {
 	parts []*wire.Frame // by member; nil: none yet, or none owed
 	left  int           // answers still owed, and one for the forwarder while it is at it
 	bytes int           // gathered so far
+	sent  bool          // the array has been given to to
+	later []func()      // to be called then
 }
 
 func newBatch(in *inbound, members int) *batch {
@@ -53,6 +55,7 @@ func (b *batch) done(fl *wire.Flusher) {
 	if !last { // after the last nobody touches b but us
 		return
 	}
+	defer b.finished()
 	b.client.gathered.Add(int64(-b.bytes))
 	out := wire.NewFrame()
 	for _, f := range b.parts {
@@ -73,6 +76,30 @@ func (b *batch) done(fl *wire.Flusher) {
 	}
 	out.B = append(out.B, ']')
 	b.to.reply(0, out, fl)
+}
+
+// then calls fn when the array has been sent on.
+func (b *batch) then(fn func()) {
+	b.mu.Lock()
+	sent := b.sent
+	if !sent {
+		b.later = append(b.later, fn)
+	}
+	b.mu.Unlock()
+	if sent {
+		fn()
+	}
+}
+
+func (b *batch) finished() {
+	b.mu.Lock()
+	b.sent = true
+	later := b.later
+	b.later = nil
+	b.mu.Unlock()
+	for _, fn := range later {
+		fn()
+	}
 }
 
 // tooLarge is the answer in place of one that a batch has no room for.

@@ -18,10 +18,12 @@ type client struct {
 	limit int    // requests in flight
 	pins  []pin  // one for each upstream that its requests can go to
 	moved func() // called when a connection that it has leased is lost; nil: it takes another
+	out   sink   // where it is sent what is no answer; nil: it can be sent none
 
 	// Safe for concurrent use.
 	seq      atomic.Uint64
 	inFlight atomic.Int64
+	streams  atomic.Int64 // requests that have been answered, and will be again
 	gathered atomic.Int64 // bytes of answers to batches that are not complete
 }
 
@@ -30,12 +32,20 @@ type pin struct {
 	target *Target
 	hash   atomic.Pointer[string] // for upstreams that are chosen by a key
 	conn   atomic.Pointer[upstream.Conn]
+	own    atomic.Bool // the client has, or will have, a connection of its own
+}
+
+// sink takes messages for a client that are no answers. It must not block.
+type sink interface {
+	reply(slot int, f *wire.Frame, fl *wire.Flusher)
+	end(why CloseReason, code int)
 }
 
 func newPins(rt *routes, info *ClientInfo, header http.Header) []pin {
 	pins := make([]pin, len(rt.targets))
 	for i, t := range rt.targets {
 		pins[i].target = t
+		pins[i].own.Store(t.pool.SessionMode())
 		pins[i].hash.Store(&info.Prefix)
 		pins[i].rehash(header, &info.Prefix)
 	}
@@ -55,7 +65,7 @@ func (p *pin) rehash(header http.Header, prefix *string) {
 	}
 	if *key != *p.hash.Load() {
 		p.hash.Store(key)
-		if !p.target.pool.SessionMode() {
+		if !p.own.Load() {
 			p.conn.Store(nil)
 		}
 	}
@@ -82,7 +92,7 @@ func (c *client) nextKey(t *Target, conn *upstream.Conn) rewrite.Key {
 // single requests. avoid is an endpoint not to use if there is another, nil for none. nil: there is no connection.
 func (c *client) pick(t *Target, method []byte, avoid *upstream.Endpoint) *upstream.Conn {
 	p := c.pin(t)
-	if t.pool.SessionMode() {
+	if p.own.Load() {
 		return p.conn.Load()
 	}
 	ch := upstream.Choice{Key: *p.hash.Load(), Avoid: avoid}
@@ -113,10 +123,10 @@ func (c *client) pick(t *Target, method []byte, avoid *upstream.Endpoint) *upstr
 // lease makes sure that a client of an upstream in session mode has its connection. It may wait for the dialing, so only
 // the client's own goroutine may call it; what is in fl is flushed before, since others may rely on it.
 func (c *client) lease(t *Target, fl *wire.Flusher) rewrite.Reason {
-	if !t.pool.SessionMode() {
+	p := c.pin(t)
+	if !p.own.Load() {
 		return ""
 	}
-	p := c.pin(t)
 	if conn := p.conn.Load(); conn != nil {
 		if conn.Ready() {
 			return ""
@@ -159,15 +169,15 @@ func (p *pin) give() {
 
 // leave forgets conn, which has turned out to be lost.
 func (c *client) leave(t *Target, conn *upstream.Conn) {
-	if !t.pool.SessionMode() {
-		c.pin(t).conn.CompareAndSwap(conn, nil)
+	if p := c.pin(t); !p.own.Load() {
+		p.conn.CompareAndSwap(conn, nil)
 	}
 }
 
 // release gives back what the client has leased.
 func (c *client) release() {
 	for i := range c.pins {
-		if c.pins[i].target.pool.SessionMode() {
+		if c.pins[i].own.Load() {
 			c.pins[i].give()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/idmux/idmux/profiles"
 	"github.com/idmux/idmux/rewrite"
 )
 
@@ -17,11 +18,12 @@ type Config struct {
 	InFlight  int              // requests in flight in total; more are refused at once
 	Late      int              // abandoned requests remembered, so that late answers are told from unknown ones
 	DrainTime time.Duration    // how long calls in flight may take to finish at shutdown
+	Questions int              // requests of upstreams that one client may owe an answer to; more are refused
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{InFlight: 65536, Late: 65536, DrainTime: 30 * time.Second}
+	return Config{InFlight: 65536, Late: 65536, Questions: 64, DrainTime: 30 * time.Second}
 }
 
 // Validate reports every problem at once.
@@ -178,6 +180,9 @@ type TargetConfig struct {
 
 	ConnectWait time.Duration // how long a request may wait for a connection to come up; 0: it is refused at once
 
+	Rules         *profiles.Rules // what ties messages together beside the id; nil: nothing
+	Subscriptions SubscriptionConfig
+
 	Retry  RetryConfig
 	Hedge  HedgeConfig
 	Check  CheckConfig
@@ -188,10 +193,11 @@ type TargetConfig struct {
 func DefaultTarget(name string) TargetConfig {
 	return TargetConfig{
 		Name: name, Timeout: 30 * time.Second, Depth: 1024, Members: 100000,
-		Retry:  RetryConfig{Attempts: 3, Budget: 20, Burst: 1000},
-		Hedge:  HedgeConfig{Quantile: 95, MinDelay: 50 * time.Millisecond, Budget: 10},
-		Check:  CheckConfig{Interval: 10 * time.Second, Timeout: 2 * time.Second, Fall: 3, Rise: 2},
-		Height: HeightConfig{MaxLag: 3, Interval: 5 * time.Second, Timeout: 2 * time.Second},
+		Subscriptions: DefaultSubscriptions(),
+		Retry:         RetryConfig{Attempts: 3, Budget: 20, Burst: 1000},
+		Hedge:         HedgeConfig{Quantile: 95, MinDelay: 50 * time.Millisecond, Budget: 10},
+		Check:         CheckConfig{Interval: 10 * time.Second, Timeout: 2 * time.Second, Fall: 3, Rise: 2},
+		Height:        HeightConfig{MaxLag: 3, Interval: 5 * time.Second, Timeout: 2 * time.Second},
 	}
 }
 

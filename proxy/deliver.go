@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -27,7 +28,7 @@ func (r *Router) Deliver(c *upstream.Conn, frame []byte) {
 		return
 	}
 	for i := range envs {
-		r.route(c, frame, &envs[i])
+		r.route(c, p, frame, &envs[i])
 	}
 }
 
@@ -62,21 +63,24 @@ func (r *Router) answerLimits(c *upstream.Conn) rewrite.Limits {
 }
 
 // route gives one message of a stream connection to its owner.
-func (r *Router) route(c *upstream.Conn, frame []byte, e *rewrite.Envelope) {
-	switch e.Kind {
-	case rewrite.Request:
-		r.declineRequest(c, frame, e)
+func (r *Router) route(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rewrite.Envelope) {
+	id := e.ID.Of(frame)
+	switch {
+	case e.Kind == rewrite.Notification, e.Kind == rewrite.Request && string(id) == "null": // as older dialects send them
+		r.notice(c, p, frame, e)
 		return
-	case rewrite.Notification:
-		r.drop(DropUnowned, c.Name, frame)
+	case e.Kind == rewrite.Request:
+		r.putQuestion(c, p, frame, e)
 		return
 	}
-	id := e.ID.Of(frame)
 	if id == nil || string(id) == "null" {
 		r.drop(noOwner(e), c.Name, frame)
 		return
 	}
 	key, ok := r.cfg.Instance.ParseID(id, c.ID)
+	if !ok {
+		key, ok = r.suffixed(c, id)
+	}
 	if !ok {
 		r.drop(DropForeignID, c.Name, frame)
 		return
@@ -84,6 +88,7 @@ func (r *Router) route(c *upstream.Conn, frame []byte, e *rewrite.Envelope) {
 	x, verdict := r.pending.Take(key, c.ID)
 	if verdict != rewrite.Taken {
 		r.drop(dropOf(verdict), c.Name, frame)
+		r.adopt(c, key, frame, e)
 		return
 	}
 	r.answer(c, x, frame, e, &c.Flusher)
@@ -122,6 +127,11 @@ func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	if x.client != &r.self {
 		r.responses.Add(1)
 	}
+	if x.link != nil {
+		if x.link.stream != nil && r.goesOn(c, x, frame, e, end, sent, fl) || r.relatedAnswer(c, x, frame, e, end, sent, fl) {
+			return
+		}
+	}
 	out := wire.NewFrame()
 	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
 	r.settle(x, out, end, sent, fl)
@@ -138,16 +148,18 @@ func listed(codes []int, object []byte) bool {
 	return json.Unmarshal(object, &e) == nil && slices.Contains(codes, e.Code)
 }
 
-// declineRequest answers a request of the upstream: without a profile that says who is to answer, nobody is asked.
-func (r *Router) declineRequest(c *upstream.Conn, frame []byte, e *rewrite.Envelope) {
-	r.drop(DropUnowned, c.Name, frame)
-	id := e.ID.Of(frame)
-	if string(id) == "null" {
-		return // older dialects send notifications so
+// suffixed is the key of an id that a backend has made of one of idmux's by adding to it (see profiles.Profile).
+func (r *Router) suffixed(c *upstream.Conn, id []byte) (rewrite.Key, bool) {
+	rules := r.targets[c.Pool.Name()].cfg.Rules
+	if rules == nil || len(id) < 2 || id[0] != '"' {
+		return rewrite.Key{}, false
 	}
-	out := faultFrame(id, rewrite.NewFault(rewrite.ReasonMethodDenied))
-	out.Code, out.Urgent = 0, true
-	_ = c.Offer(out, &c.Flusher) // if its queue is full or it is gone, the upstream has other worries
+	for _, suffix := range rules.Suffixes {
+		if body, ok := bytes.CutSuffix(id[1:len(id)-1], suffix); ok {
+			return r.cfg.Instance.ParseID(append(append([]byte{'"'}, body...), '"'), c.ID)
+		}
+	}
+	return rewrite.Key{}, false
 }
 
 func noOwner(e *rewrite.Envelope) Drop {
@@ -177,7 +189,7 @@ func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
 	// What still waits is in unsent, or about to be sent by somebody who is told that it cannot. What was written came
 	// before that.
 	for _, k := range r.asTheyCame(func(conn uint64, x *exchange) bool { return conn == c.ID && !x.waits() }) {
-		if x, ok := r.pending.Remove(k); ok && !r.retry(x, x.req, true, &c.Flusher) {
+		if x, ok := r.pending.Remove(k); ok && !r.restream(x, &c.Flusher) && !r.retry(x, x.req, true, &c.Flusher) {
 			f := rewrite.NewFault(rewrite.ReasonUpstreamLost)
 			f.Sent = true
 			r.fail(x, f, &c.Flusher)
@@ -187,6 +199,11 @@ func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
 		r.rescue(c, f)
 		f.Release()
 	}
+	if t := r.targets[c.Pool.Name()]; t.cfg.Rules != nil {
+		r.lostFeeds(t, c)
+		t.tokens.Lost(c)
+	}
+	r.lostQuestions(c)
 	c.Flusher.Flush()
 	if tenant, ok := c.Tenant.Load().(*client); ok {
 		tenant.evicted() // behind the answers to what it asked
@@ -217,7 +234,7 @@ func (r *Router) rescue(c *upstream.Conn, f *wire.Frame) {
 // rescueNotice is rescue for a notification: it goes where its client's requests go.
 func (r *Router) rescueNotice(c *upstream.Conn, f *wire.Frame) {
 	from, ok := f.From.(*client)
-	if !ok || c.Pool.SessionMode() {
+	if !ok || from.owns(r.targets[c.Pool.Name()]) {
 		return // it concerned the lost connection only
 	}
 	if conn := from.pick(r.targets[c.Pool.Name()], methodOf(f.B), c.End); conn != nil {

@@ -29,6 +29,7 @@ type exchange struct {
 	safe     bool           // may be done twice
 	req      []byte         // the request as it was sent, of a safe or a parked one; owned
 	race     *race          // with the other attempt, where two are under way
+	link     *link          // what a profile ties to it; nil: nothing
 	started  any            // what Hooks.CallStart returned
 
 	// state is ticket<<2 | phase. The ticket changes with each use of the object, so that a frame that is still queued
@@ -61,7 +62,7 @@ func newExchange(c *client, to replier, slot int, id []byte) *exchange {
 
 // free gives x back. Its ticket moves on.
 func (x *exchange) free() {
-	x.client, x.to, x.target, x.conn, x.race, x.started = nil, nil, nil, nil, nil, nil
+	x.client, x.to, x.target, x.conn, x.race, x.link, x.started = nil, nil, nil, nil, nil, nil, nil
 	x.key, x.queueBy, x.hedgeAt, x.began, x.attempts, x.safe = rewrite.Key{}, 0, 0, 0, 0, false
 	if cap(x.req) > 16<<10 {
 		x.req = nil // a pool remembers the largest it ever held

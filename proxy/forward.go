@@ -21,7 +21,8 @@ type inbound struct {
 	limit   int         // bytes of a batch's answers
 	frame   []byte
 
-	wireID [48]byte // scratch
+	wireID [48]byte       // scratch
+	edits  []rewrite.Edit // to the message at hand
 }
 
 // forward passes on what one frame of a client holds. It reports whether an answer is or will be given to in.to, and
@@ -82,7 +83,7 @@ func (r *Router) member(in *inbound, e *rewrite.Envelope, to replier, slot int, 
 		r.notify(in, e)
 		return false
 	case rewrite.Response:
-		r.drop(DropNotOwed, in.client.info.Prefix, in.frame)
+		r.answerQuestion(in, e)
 		return false
 	default:
 		var id []byte
@@ -104,6 +105,9 @@ func (r *Router) refuse(f rewrite.Fault, id []byte, to replier, slot int, fl *wi
 func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int, deadline int64) {
 	order := r.requests.Add(1)
 	id := e.ID.Of(in.frame)
+	if id == nil {
+		id = nullID // of a legacy message
+	}
 	t := in.target(e)
 	if t == nil {
 		r.refuse(rewrite.NewFault(rewrite.ReasonMethodDenied), id, to, slot, in.flusher)
@@ -119,6 +123,9 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 		x.deadline = r.now.Load() + int64(t.timeout(in, e))
 	}
 	x.queueBy = r.now.Load() + int64(t.pool.PendingWait())
+	if op := in.rules(t, e); op != nil && r.relate(in, e, x, op) {
+		return
+	}
 	why := in.client.lease(t, in.flusher)
 	if why == "" {
 		why = r.start(in, e, x)
@@ -126,9 +133,9 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 	if why == "" {
 		return
 	}
-	if why == rewrite.ReasonNoUpstream && t.patience() > 0 {
+	if why == rewrite.ReasonNoUpstream && t.patience() > 0 && !in.client.owns(t) && !x.bound() {
 		f := wire.NewFrame()
-		f.B = in.parser.AppendRequest(f.B, in.frame, e, parkedID, nil)
+		f.B = in.parser.AppendRequest(f.B, in.frame, e, parkedID, in.edits)
 		r.park(x, f.B)
 		f.Release()
 		return
@@ -149,6 +156,9 @@ func (r *Router) start(in *inbound, e *rewrite.Envelope, x *exchange) rewrite.Re
 	}
 	for n := 0; n < tries; {
 		conn := in.client.pick(x.target, method, nil)
+		if x.bound() {
+			conn = x.link.conn
+		}
 		if conn == nil {
 			break
 		}
@@ -172,6 +182,9 @@ func (r *Router) unsend(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
 		r.faults.add(f.Reason)
 	}
 	c, to, slot, answer := x.client, x.to, x.slot, faultFrame(x.id, f)
+	if x.link != nil {
+		r.unlink(x, f)
+	}
 	x.free()
 	c.inFlight.Add(-1)
 	to.reply(slot, answer, fl)
@@ -222,8 +235,8 @@ func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstr
 	key := in.client.nextKey(x.target, conn)
 	wireID := r.appendWireID(in.wireID[:0], x.target, key)
 	f := wire.NewFrame()
-	f.B = in.parser.AppendRequest(f.B, in.frame, e, wireID, nil)
-	if x.safe { // another attempt needs what was sent
+	f.B = in.parser.AppendRequest(f.B, in.frame, e, wireID, in.edits)
+	if x.safe || x.resumes() { // another attempt needs what was sent
 		x.req = append(x.req[:0], f.B...)
 	}
 	if r.hooks.CallStart != nil {
@@ -287,16 +300,17 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 		r.drop(DropDenied, in.client.info.Prefix, in.frame)
 		return
 	}
+	in.edits = in.edits[:0]
+	if op := in.rules(t, e); op != nil && r.relateNotice(in, e, t, op) {
+		return
+	}
 	if in.client.lease(t, in.flusher) == "" {
 		for range tries {
 			conn := in.client.pick(t, in.parser.Name(in.frame, e), nil)
 			if conn == nil {
 				break
 			}
-			f := wire.NewFrame()
-			f.B = in.parser.AppendRequest(f.B, in.frame, e, nil, nil)
-			f.Flow, f.From = in.client.info.Session, in.client
-			err := conn.Send(f, in.flusher)
+			err := conn.Send(newNotice(in, e), in.flusher)
 			if err == nil {
 				return
 			}
@@ -307,6 +321,14 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 		}
 	}
 	r.drop(DropNoUpstream, in.client.info.Prefix, in.frame)
+}
+
+// newNotice is a client's notification as it goes on.
+func newNotice(in *inbound, e *rewrite.Envelope) *wire.Frame {
+	f := wire.NewFrame()
+	f.B = in.parser.AppendRequest(f.B, in.frame, e, nil, in.edits)
+	f.Flow, f.From = in.client.info.Session, in.client
+	return f
 }
 
 func (r *Router) drop(why Drop, where string, frame []byte) {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/idmux/idmux/rewrite"
 )
@@ -18,6 +19,11 @@ type Hooks struct {
 
 	// Dropped is called for a message that was discarded, with what is known of where it came from.
 	Dropped func(why Drop, where string, frame []byte)
+
+	// SubscriptionMoved is called when a subscription that was lost with its connection goes on over conn: events of that
+	// time were missed. SubscriptionEnded when it could not be asked for again, and its clients were told.
+	SubscriptionMoved func(target, name, conn string, clients int, gap time.Duration)
+	SubscriptionEnded func(target, name string, clients int)
 
 	SessionOpened func(s *ClientInfo)
 	SessionClosed func(s *ClientInfo, why CloseReason, err error)

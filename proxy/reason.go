@@ -24,11 +24,19 @@ const (
 	DropNoUpstream   Drop = "no_upstream"   // a client's notification while no upstream was up
 	DropClientGone   Drop = "client_gone"   // an answer whose session ended before it could be queued
 	DropNoticeFailed Drop = "notice_failed" // a notification that an HTTP upstream did not take
+
+	DropUnknownHandle    Drop = "unknown_subscription" // an event, or a notification of a client's, about none that is known
+	DropUnknownToken     Drop = "unknown_token"        // progress, or the like, of nothing that is under way
+	DropUnknownReference Drop = "unknown_reference"    // a cancel of a request that is not its sender's, or has ended
+	DropEarlyEvent       Drop = "early_event"          // an event that came before its subscribe was answered, and found no room
+	DropNoPush           Drop = "no_push"              // a message for a client that can be sent answers only
+	DropTooManyQuestions Drop = "too_many_questions"   // a request to a client that owes many answers already
 )
 
 var drops = []Drop{
 	DropLate, DropDuplicate, DropUnknown, DropWrongConn, DropForeignID, DropNullID, DropGarbage, DropUnowned,
 	DropNotOwed, DropDenied, DropNoUpstream, DropClientGone, DropNoticeFailed,
+	DropUnknownHandle, DropUnknownToken, DropUnknownReference, DropEarlyEvent, DropNoPush, DropTooManyQuestions,
 }
 
 // CloseReason is why a session ended. The word is the log field and the metric label.
@@ -94,4 +102,6 @@ var faultReasons = []rewrite.Reason{
 	rewrite.ReasonOverloaded, rewrite.ReasonSessionLimit, rewrite.ReasonQueueFull, rewrite.ReasonQueueTimeout,
 	rewrite.ReasonShuttingDown, rewrite.ReasonResponseTooLarge,
 	rewrite.ReasonBadResponse, rewrite.ReasonUpstreamStatus, rewrite.ReasonClientGone,
+	rewrite.ReasonUnknownHandle, rewrite.ReasonUnknownReference, rewrite.ReasonNoPush, rewrite.ReasonSubscriptions,
+	rewrite.ReasonSubscriptionLost, rewrite.ReasonCancelled,
 }

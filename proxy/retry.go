@@ -73,7 +73,7 @@ func (t *Target) prepare(x *exchange, method []byte) {
 		x.safe = true
 		t.retries.earn()
 	}
-	if t.hedged.match(method) {
+	if t.hedged.match(method) && x.link == nil {
 		t.planHedge(x)
 	}
 }
@@ -82,6 +82,9 @@ func (t *Target) prepare(x *exchange, method []byte) {
 // and x is still the caller's. sent says whether the request may have been written; req is the request.
 func (r *Router) retry(x *exchange, req []byte, sent bool, fl *wire.Flusher) bool {
 	t := x.target
+	if x.streaming() {
+		return false
+	}
 	if x.race != nil {
 		if !x.race.leave(x.key) {
 			return false // the other attempt is under way
@@ -89,7 +92,7 @@ func (r *Router) retry(x *exchange, req []byte, sent bool, fl *wire.Flusher) boo
 		x.race = nil
 	}
 	switch {
-	case t.pool.SessionMode(), x.deadline <= r.now.Load():
+	case x.client.owns(t), x.bound(), x.deadline <= r.now.Load():
 		return false
 	case x.client == &r.self: // a check of this endpoint, which no other can pass
 		return false
@@ -205,5 +208,20 @@ func (r *Router) appendRenamed(dst, req []byte, t *Target, key rewrite.Key) []by
 	}
 	dst = append(dst, req[:id]...)
 	dst = r.appendWireID(dst, t, key)
+	return append(dst, req[end:]...)
+}
+
+// appendUnder appends a request that rewrite has built under another wire id. A notification stays one.
+func appendUnder(dst, req, wireID []byte) []byte {
+	id := bytes.Index(req, beforeID) + len(beforeID)
+	end := bytes.Index(req, afterID)
+	if end < 0 {
+		panic("proxy: a message that rewrite did not build")
+	}
+	if id < len(beforeID) || end < id {
+		return append(dst, req...)
+	}
+	dst = append(dst, req[:id]...)
+	dst = append(dst, wireID...)
 	return append(dst, req[end:]...)
 }

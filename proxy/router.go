@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/idmux/idmux/correlate"
 	"github.com/idmux/idmux/internal/wire"
 	"github.com/idmux/idmux/rewrite"
 	"github.com/idmux/idmux/upstream"
@@ -41,12 +42,16 @@ type Router struct {
 	batches       atomic.Uint64
 	retried       atomic.Uint64
 	hedged        atomic.Uint64
+	events        atomic.Uint64
+	asked         atomic.Uint64
+	subscriptions struct{ moved, lost, ended atomic.Uint64 }
 
 	drops  counters[Drop]
 	faults counters[rewrite.Reason]
 	closes counters[CloseReason]
 
-	self client // session 0: asks on idmux's own account, for health checks
+	self      client // session 0: asks on idmux's own account, for health checks and subscriptions
+	questions *questions
 
 	mu    sync.Mutex
 	woken chan struct{} // closed when inFlight becomes 0 while draining
@@ -66,6 +71,10 @@ type Target struct {
 	latencies latencies
 	parks     atomic.Bool  // a request has waited for a connection, so some may be under keys of no session
 	parked    atomic.Int64 // requests that wait for a connection
+	feeds     *feeds
+	tokens    *tokens
+	users     users
+	shared    patterns     // subscribe methods whose identical subscriptions are one
 	wakes     atomic.Int64 // reasons to look after them since nobody did; see unpark
 }
 
@@ -87,6 +96,8 @@ func NewRouter(cfg Config, hooks Hooks) *Router {
 		drops:   newCounters(drops),
 		faults:  newCounters(faultReasons),
 		closes:  newCounters(closeReasons),
+
+		questions: correlate.NewQuestions[*client, *upstream.Conn](cfg.Questions),
 	}
 	r.now.Store(time.Now().UnixNano())
 	r.self.info = ClientInfo{Prefix: r.prefix(0)}
@@ -99,6 +110,7 @@ func (r *Router) AddTarget(cfg TargetConfig, pool *upstream.Pool) *Target {
 		cfg: cfg, pool: pool, safe: compile(cfg.Retry.Methods), hedged: compile(cfg.Hedge.Methods),
 		retries: newBudget(cfg.Retry.Budget, cfg.Retry.Burst), hedges: newBudget(cfg.Hedge.Budget, 10),
 	}
+	t.correlate(cfg.Subscriptions)
 	r.targets[cfg.Name] = t
 	r.hedging = r.hedging || len(t.hedged) > 0
 	return t
@@ -120,6 +132,8 @@ func (r *Router) Run(ctx context.Context) {
 		}
 		now := time.Now().UnixNano()
 		r.now.Store(now)
+		r.tendFeeds(now)
+		r.tendQuestions(now)
 		if r.inFlight.Load() == 0 {
 			continue
 		}
@@ -182,6 +196,12 @@ func (r *Router) abort(k rewrite.Key, x *exchange, why rewrite.Reason, fl *wire.
 	if conn != nil {
 		conn.Cancel(k2w(k), f.Sent)
 	}
+	if x.streaming() && conn != nil {
+		r.endStreamUpstream(x.target, conn, x.link.stream)
+	}
+	if conn != nil && f.Sent {
+		r.callOff(x, k, conn, why, fl)
+	}
 	r.fail(x, f, fl)
 	if conn != nil && f.Sent && why == rewrite.ReasonTimeout {
 		conn.TimedOut(came)
@@ -200,7 +220,10 @@ func (r *Router) fail(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
 		r.faults.add(f.Reason)
 	}
 	var answer *wire.Frame
-	if f.Reason != rewrite.ReasonClientGone { // nobody would read it
+	if x.link != nil {
+		answer = r.unlink(x, f)
+	}
+	if answer == nil && f.Reason != rewrite.ReasonClientGone { // which nobody would read
 		answer = faultFrame(x.id, f)
 	}
 	r.settle(x, answer, CallEnd{Fault: f}, f.Sent, fl)
@@ -217,17 +240,30 @@ func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, sent bool,
 		answer.Release()
 		answer = tooLarge(x.id)
 	}
+	if x.link != nil {
+		r.dropTokens(x)
+	}
 	to, slot, c := x.to, x.slot, x.client
+	streaming := x.streaming()
 	switch {
+	case streaming:
+		c.streams.Add(-1)
 	case x.conn != nil:
 		x.conn.Release(sent, fl)
 	case x.key.Scope == parkScope:
 		x.target.parked.Add(-1)
 	}
 	x.free()
-	c.inFlight.Add(-1)
+	if !streaming {
+		c.inFlight.Add(-1)
+	}
 	if answer != nil {
 		to.reply(slot, answer, fl)
+	} else if s, ok := to.(streamer); ok {
+		s.finish()
+	}
+	if streaming {
+		return
 	}
 	r.doneOne() // last: a drain that ends closes the sessions, and this one must have its answer by then
 }
@@ -245,7 +281,7 @@ func (r *Router) doneOne() {
 
 // abandon settles everything that c waits for: it has left. Late answers will be recognised, dropped and counted.
 func (r *Router) abandon(c *client) {
-	if c.inFlight.Load() == 0 {
+	if c.inFlight.Load() == 0 && c.streams.Load() == 0 {
 		return
 	}
 	var keys []rewrite.Key
@@ -304,6 +340,13 @@ type Stats struct {
 	Batches       uint64 // of clients
 	Retries       uint64 // attempts after the first
 	Hedges        uint64 // second attempts at slow requests
+	Events        uint64 // notifications of upstreams, given to those whom they concern
+	Questions     uint64 // requests of upstreams, given to a client to answer
+	Asked         int    // of these, those that are not answered yet
+
+	SubscriptionsLost  uint64 // lost with their connection
+	SubscriptionsMoved uint64 // of these, those that go on over another one, with a gap
+	SubscriptionsEnded uint64 // those of clients that ended since they could not be asked for again
 
 	Drops  map[Drop]uint64
 	Faults map[rewrite.Reason]uint64
@@ -317,7 +360,10 @@ func (r *Router) Stats() Stats {
 		Requests: r.requests.Load(), Notifications: r.notifications.Load(),
 		Responses: r.responses.Load(), Batches: r.batches.Load(),
 		Retries: r.retried.Load(), Hedges: r.hedged.Load(),
-		Drops: r.drops.read(), Faults: r.faults.read(), Closes: r.closes.read(),
+		Events: r.events.Load(), Questions: r.asked.Load(), Asked: r.questions.Len(),
+		SubscriptionsLost: r.subscriptions.lost.Load(), SubscriptionsMoved: r.subscriptions.moved.Load(),
+		SubscriptionsEnded: r.subscriptions.ended.Load(),
+		Drops:              r.drops.read(), Faults: r.faults.read(), Closes: r.closes.read(),
 	}
 }
 

@@ -49,6 +49,12 @@ func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *
 	}
 	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16, Failed: s.kick})
 	s.pins = newPins(l.routes, &s.info, r.Header)
+	s.out = s
+	for _, t := range l.routes.targets {
+		if t.cfg.Rules != nil {
+			t.users.add(&s.client)
+		}
+	}
 	if l.leases {
 		s.moved = func() { s.end(CloseUpstreamLost, wire.CodeRestart) }
 	}
@@ -74,6 +80,7 @@ func (s *Session) close(err error) CloseReason {
 	_ = s.conn.Close() // the reason is in err
 	wire.Release(s.sender.Stop())
 	s.router.abandon(&s.client)
+	s.router.leave(&s.client)
 	s.release()
 	return *s.why.Load()
 }

@@ -21,6 +21,7 @@ const (
 	CodeRateLimited      = -32015
 	CodeResponseTooLarge = -32016
 	CodeUnauthorised     = -32017
+	CodeCancelled        = -32800 // as LSP has it
 )
 
 // Fault is an error that idmux makes in answer to a message. The zero Fault is
@@ -29,6 +30,7 @@ const (
 type Fault struct {
 	Reason Reason
 	Detail string // more for people, data.detail; empty: left out
+	Text   string // the message; empty: what belongs to Code and Reason
 	Code   int
 
 	RetryAfter int32 // seconds, data.retry_after; 0: left out
@@ -59,6 +61,9 @@ func (f Fault) exchange() bool {
 // message returns the error's message: the specification's words for its own
 // codes, otherwise what the reason means.
 func (f Fault) message() string {
+	if text := f.Reason.text(); text != "" && f.Code == f.Reason.Code() {
+		return text
+	}
 	switch f.Code {
 	case CodeParse:
 		return "Parse error"
@@ -85,9 +90,13 @@ func AppendFault(dst, id []byte, f Fault) []byte {
 	dst = append(dst, id...)
 	dst = append(dst, `,"error":{"code":`...)
 	dst = strconv.AppendInt(dst, int64(f.Code), 10)
-	dst = append(dst, `,"message":"`...)
-	dst = append(dst, f.message()...)
-	dst = append(dst, `","data":{"source":"idmux","reason":`...)
+	dst = append(dst, `,"message":`...)
+	if f.Text != "" {
+		dst = appendQuoted(dst, f.Text)
+	} else {
+		dst = appendQuoted(dst, f.message())
+	}
+	dst = append(dst, `,"data":{"source":"idmux","reason":`...)
 	dst = appendQuoted(dst, string(f.Reason))
 	if f.exchange() {
 		dst = append(dst, `,"sent":`...)

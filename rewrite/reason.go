@@ -47,6 +47,12 @@ const (
 	ReasonClientGone       Reason = "client_gone"        // the asker left; nobody reads this
 	ReasonSuperseded       Reason = "superseded"         // another attempt was answered first; nobody reads this
 	ReasonInternal         Reason = "internal"           // a fault of idmux itself
+	ReasonUnknownHandle    Reason = "unknown_handle"     // a subscription, or the like, that the client does not have
+	ReasonUnknownReference Reason = "unknown_reference"  // names a request that the client did not make, or that has ended
+	ReasonNoPush           Reason = "no_push"            // a subscription over a transport that cannot bring its events
+	ReasonSubscriptions    Reason = "subscription_limit" // more subscriptions than the client or the upstream may have
+	ReasonSubscriptionLost Reason = "subscription_lost"  // its connection was lost, and it cannot be asked for again
+	ReasonCancelled        Reason = "cancelled"          // the asker has cancelled it before it was sent
 )
 
 // reasons holds the code and the message of each exchange reason. The other
@@ -75,6 +81,12 @@ var reasons = map[Reason]struct {
 	ReasonClientGone:       {CodeInternal, "Client gone"},
 	ReasonSuperseded:       {CodeInternal, "Superseded"},
 	ReasonInternal:         {CodeInternal, "Internal error"},
+	ReasonUnknownHandle:    {CodeInvalidParams, "Unknown subscription"},
+	ReasonUnknownReference: {CodeInvalidParams, "Unknown request"},
+	ReasonNoPush:           {CodeMethodNotFound, "Subscriptions need a connection that carries events, such as WebSocket"},
+	ReasonSubscriptions:    {CodeOverloaded, "Too many subscriptions"},
+	ReasonSubscriptionLost: {CodeUpstreamLost, "Subscription lost"},
+	ReasonCancelled:        {CodeCancelled, "Request cancelled"},
 }
 
 // Code returns the error code that belongs to r.

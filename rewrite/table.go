@@ -265,3 +265,26 @@ func (s *shard[V]) collect(dst []Key, match func(Key, uint64, V) bool) []Key {
 	}
 	return dst
 }
+
+// Look calls look with the entry under k, if there is one, while nobody can claim it. look runs under the lock of a shard,
+// so it must return at once and must not call the table.
+func (t *Table[V]) Look(k Key, look func(conn uint64, v V)) {
+	s := t.shard(k)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e, ok := s.pending[k]; ok {
+		look(e.conn, e.value)
+	}
+}
+
+// EachOf calls look with each entry of a text scope, as Look does.
+func (t *Table[V]) EachOf(scope uint64, look func(k Key, v V)) {
+	s := t.shard(Key{Scope: scope})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k, e := range s.pending {
+		if k.Scope == scope {
+			look(k, e.value)
+		}
+	}
+}

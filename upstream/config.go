@@ -44,6 +44,8 @@ type Config struct {
 	// Sessions, where not 0, gives each session a connection of its own, closed with it, and is how many there may be.
 	Sessions int
 	Warm     int // connections kept ready for the next sessions
+	// Dedicated is how many sessions may have a connection of their own beside the pool, where Sessions is 0 (see Lease).
+	Dedicated int
 
 	Passive PassiveConfig
 
@@ -64,7 +66,7 @@ func DefaultConfig(name, rawURL string) Config {
 		PingInterval: 20 * time.Second, PongTimeout: 10 * time.Second, IdleTimeout: 4 * time.Second,
 		Balance: BalanceLeast, Resolve: ResolveConfig{Interval: 30 * time.Second},
 		AgeJitter: 10, DrainTime: 30 * time.Second,
-		Window: 512, Pending: 4096, PendingWait: 5 * time.Second,
+		Dedicated: 1000, Window: 512, Pending: 4096, PendingWait: 5 * time.Second,
 		Passive: PassiveConfig{
 			Failures: 5, Eject: 30 * time.Second, MaxEject: 5 * time.Minute, MaxShare: 50, Panic: 50, Mute: 3,
 			Forgiving: 10 * time.Minute,

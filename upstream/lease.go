@@ -27,6 +27,9 @@ type leases struct {
 
 func (l *leases) init(cfg *Config) {
 	l.max, l.keep = cfg.Sessions, cfg.Warm
+	if cfg.Sessions == 0 {
+		l.max = cfg.Dedicated
+	}
 	l.want = make(chan struct{}, 1)
 }
 

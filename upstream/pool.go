@@ -95,6 +95,9 @@ func (p *Pool) URL() string {
 	return p.sources[0].url.String()
 }
 
+// HTTP reports whether the upstream is one to which each call is a request of its own, so that it can send nothing unasked.
+func (p *Pool) HTTP() bool { return isHTTP(p.sources[0].url) }
+
 // Endpoints returns the present endpoints.
 func (p *Pool) Endpoints() []*Endpoint { return slices.Clone(*p.endpoints.Load()) }
 
@@ -152,7 +155,10 @@ func (p *Pool) Live() int {
 			}
 		}
 	}
-	return n + p.leases.live()
+	if p.SessionMode() {
+		n += p.leases.live()
+	}
+	return n
 }
 
 // Crowded reports whether one of the connections is; see Conn.Crowded.

@@ -1,0 +1,133 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/profiles"
+	"github.com/idmux/idmux/rewrite"
+	"github.com/idmux/idmux/upstream"
+)
+
+// resubscribeWait is how long it is waited, at first and at most, before a lost subscription is asked for again.
+const (
+	resubscribeMin = 100 * time.Millisecond
+	resubscribeMax = 5 * time.Second
+)
+
+// lostFeeds sees to the subscriptions that were on a connection that is lost.
+func (r *Router) lostFeeds(t *Target, c *upstream.Conn) {
+	for _, f := range t.feeds.Lost(c, r.now.Load(), r.until(t.cfg.Subscriptions.Resubscribe)) {
+		r.subscriptions.lost.Add(1)
+		if f.Rule.Lost == profiles.LostResubscribe {
+			r.resubscribe(t, f)
+		} else {
+			r.giveUpFeed(t, f)
+		}
+	}
+}
+
+// resubscribe asks for a moving feed again.
+func (r *Router) resubscribe(t *Target, f *feed) {
+	if t.feeds.Asking(f) {
+		r.askAgain(t, f)
+	}
+}
+
+// askAgain sends a subscribe on idmux's own account. The feed is noted as being asked for.
+func (r *Router) askAgain(t *Target, f *feed) {
+	conn := t.pool.Pick(upstream.Choice{})
+	if conn == nil || !r.askAside(t, conn, &link{act: actResubscribe, feed: f}, false, func(dst, wireID []byte) []byte {
+		return appendUnder(dst, f.Request, wireID)
+	}) {
+		r.retryFeed(t, f)
+	}
+}
+
+// retryFeed has a feed asked for again in a while, or gives it up.
+func (r *Router) retryFeed(t *Target, f *feed) {
+	since, tries := t.feeds.Trouble(f)
+	if since == 0 { // it never was: those who wait for it are told
+		r.failFeed(t, f, rewrite.NewFault(rewrite.ReasonNoUpstream))
+		return
+	}
+	wait := min(resubscribeMin<<min(tries, 10), resubscribeMax)
+	if !t.feeds.Retry(f, r.until(wait)) {
+		r.giveUpFeed(t, f)
+	}
+}
+
+// giveUpFeed ends a feed that cannot be asked for again: its clients are told as the profile says.
+func (r *Router) giveUpFeed(t *Target, f *feed) {
+	subs := t.feeds.Finish(f)
+	r.subscriptions.ended.Add(uint64(len(subs)))
+	if h := r.hooks.SubscriptionEnded; h != nil && len(subs) > 0 {
+		h(t.cfg.Name, f.Rule.Name, len(subs))
+	}
+	for _, s := range subs {
+		if w, ok := r.takeWaiting(s); ok {
+			w.link = nil
+			r.fail(w, rewrite.NewFault(rewrite.ReasonUpstreamLost), nil)
+			continue
+		}
+		r.tellEnd(f.Rule, s)
+	}
+}
+
+// tellEnd tells a client that its subscription has ended.
+func (r *Router) tellEnd(rule *profiles.Sub, s *sub) {
+	switch {
+	case s.Owner == nil || s.Owner.out == nil || rule.Lost == profiles.LostDrop:
+	case rule.Tell != nil:
+		f := wire.NewFrame()
+		f.B = rule.Tell.Append(f.B, s.Value)
+		r.tell(s.Owner, nil, f, nil)
+	default:
+		s.Owner.out.end(CloseUpstreamLost, wire.CodeRestart)
+	}
+}
+
+// recovered counts and tells that a subscription goes on over another connection.
+func (r *Router) recovered(t *Target, f *feed, c *upstream.Conn, clients int, since int64) {
+	r.subscriptions.moved.Add(1)
+	if h := r.hooks.SubscriptionMoved; h != nil {
+		h(t.cfg.Name, f.Rule.Name, c.Name, clients, time.Duration(r.now.Load()-since))
+	}
+}
+
+// tendFeeds does what is due to subscriptions.
+func (r *Router) tendFeeds(now int64) {
+	for _, t := range r.targets {
+		if t.cfg.Rules == nil || t.feeds.Idle() {
+			continue
+		}
+		again, over, endings := t.feeds.Due(now)
+		for _, f := range again {
+			r.resubscribe(t, f)
+		}
+		for _, f := range over {
+			r.giveUpFeed(t, f)
+		}
+		for _, e := range append(endings, t.feeds.Expire(now)...) {
+			r.endUpstream(t, e)
+		}
+	}
+}
+
+// leave ends what a client that has left had beside its requests: subscriptions, tokens, questions.
+func (r *Router) leave(c *client) {
+	for i := range c.pins {
+		t := c.pins[i].target
+		if t.cfg.Rules == nil {
+			continue
+		}
+		for _, e := range t.feeds.Leave(c, r.until(t.cfg.Subscriptions.Grace)) {
+			r.endUpstream(t, e)
+		}
+		t.tokens.Leave(c)
+		t.users.remove(c)
+	}
+	for _, q := range r.questions.Leave(c) {
+		r.declineQuestion(q, rewrite.ReasonClientGone)
+	}
+}

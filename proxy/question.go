@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/profiles"
+	"github.com/idmux/idmux/rewrite"
+	"github.com/idmux/idmux/upstream"
+)
+
+// questionTime is how long a client may take to answer a request of an upstream. It may have to ask a person.
+const questionTime = 5 * time.Minute
+
+// appendQuestionID appends the id under which a client is asked: an id space of idmux's own, apart from the client's.
+func appendQuestionID(dst []byte, number uint64) []byte { return strconv.AppendUint(dst, number, 10) }
+
+// ask gives a request of an upstream to the one client that is to answer it, or answers it: nobody else ever sees it.
+func (r *Router) putQuestion(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rewrite.Envelope) {
+	t := r.targets[c.Pool.Name()]
+	var op *profiles.Op
+	if t.cfg.Rules != nil {
+		op = t.cfg.Rules.Upstream(p.Name(frame, e))
+	}
+	id := e.ID.Of(frame)
+	if op != nil && op.Answer != nil {
+		out := respond(id, op.Answer)
+		out.Urgent = true
+		_ = c.Offer(out, &c.Flusher) // if its queue is full or it is gone, the upstream has other worries
+		return
+	}
+	who := r.whoAnswers(c, t, frame, e, op)
+	if who == nil || who.out == nil {
+		r.drop(DropUnowned, c.Name, frame)
+		r.decline(c, id, rewrite.ReasonMethodDenied, &c.Flusher)
+		return
+	}
+	var edits []rewrite.Edit
+	if op != nil {
+		var ok bool
+		if edits, ok = r.mintForClient(c, t, who, frame, e, op); !ok {
+			r.decline(c, id, rewrite.ReasonOverloaded, &c.Flusher)
+			return
+		}
+	}
+	number, ok := r.questions.Ask(who, c, id, r.until(questionTime))
+	if !ok {
+		r.drop(DropTooManyQuestions, c.Name, frame)
+		r.decline(c, id, rewrite.ReasonOverloaded, &c.Flusher)
+		return
+	}
+	r.asked.Add(1)
+	f := wire.NewFrame()
+	f.B = p.AppendRequest(f.B, frame, e, appendQuestionID(nil, number), edits)
+	r.tell(who, nil, f, &c.Flusher)
+}
+
+// whoAnswers returns the client that is to answer a request of an upstream; nil: nobody.
+func (r *Router) whoAnswers(c *upstream.Conn, t *Target, frame []byte, e *rewrite.Envelope, op *profiles.Op) *client {
+	if tenant, ok := c.Tenant.Load().(*client); ok {
+		return tenant
+	}
+	if op == nil || op.Question == nil {
+		return nil
+	}
+	switch op.Question.By {
+	case profiles.ByOwner:
+		return r.soleAsker(c)
+	case profiles.ByToken:
+		at, found := op.AskAt.Find(frame, e)
+		if found != rewrite.Found {
+			return nil
+		}
+		for i := range op.Tokens {
+			if known, _, ok := r.tokenOf(c, t, &op.Tokens[i], at.Of(frame)); ok {
+				return known.Owner
+			}
+		}
+	}
+	return nil
+}
+
+// answerQuestion takes a client's answer to a question, and passes it on under the upstream's id. It is taken from the client
+// that was asked only, and once.
+func (r *Router) answerQuestion(in *inbound, e *rewrite.Envelope) {
+	number, err := strconv.ParseUint(string(unquoted(e.ID.Of(in.frame))), 10, 64)
+	var q *question
+	ok := err == nil
+	if ok {
+		q, ok = r.questions.Take(in.client, number)
+	}
+	if !ok {
+		r.drop(DropNotOwed, in.client.info.Prefix, in.frame)
+		return
+	}
+	f := wire.NewFrame()
+	f.B = rewrite.AppendResponse(f.B, in.frame, e, q.ID, nil)
+	f.Urgent = true
+	if q.Conn.Send(f, in.flusher) != nil {
+		r.drop(DropNoUpstream, in.client.info.Prefix, in.frame)
+	}
+}
+
+// unquoted is an id without quotes: some clients make text of the numbers that they were asked under.
+func unquoted(id []byte) []byte {
+	if len(id) > 1 && id[0] == '"' {
+		return id[1 : len(id)-1]
+	}
+	return id
+}
+
+// decline answers a request of an upstream with an error.
+func (r *Router) decline(c *upstream.Conn, id []byte, why rewrite.Reason, fl *wire.Flusher) {
+	out := faultFrame(id, rewrite.NewFault(why))
+	out.Code, out.Urgent = 0, true
+	_ = c.Offer(out, fl) // if its queue is full or it is gone, the upstream has other worries
+}
+
+// declineQuestion is decline for one that a client was asked.
+func (r *Router) declineQuestion(q *question, why rewrite.Reason) {
+	if q.Conn.Ready() {
+		r.decline(q.Conn, q.ID, why, nil)
+	}
+}
+
+// tendQuestions ends the questions that were not answered in time.
+func (r *Router) tendQuestions(now int64) {
+	for _, q := range r.questions.Due(now) {
+		if _, ok := r.questions.Take(q.Owner, q.Number); ok {
+			r.declineQuestion(q, rewrite.ReasonTimeout)
+			r.recallFrom(q)
+		}
+	}
+}
+
+// lostQuestions ends the questions of a connection that is lost.
+func (r *Router) lostQuestions(c *upstream.Conn) {
+	for _, q := range r.questions.On(c) {
+		if _, ok := r.questions.Take(q.Owner, q.Number); ok {
+			r.recallFrom(q)
+		}
+	}
+}
+
+// recallFrom tells a client that its answer is not wanted any more, where the profile has a message for that.
+func (r *Router) recallFrom(q *question) {
+	rules := r.targets[q.Conn.Pool.Name()].cfg.Rules
+	if rules == nil || rules.Recall == nil {
+		return
+	}
+	f := wire.NewFrame()
+	f.B = rules.Recall.Send.Append(f.B, appendQuestionID(nil, q.Number))
+	r.tell(q.Owner, nil, f, nil)
+}

@@ -1,0 +1,155 @@
+package proxy
+
+import (
+	"math"
+
+	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/profiles"
+	"github.com/idmux/idmux/rewrite"
+	"github.com/idmux/idmux/upstream"
+)
+
+// stream is a request with several answers. Its exchange stays in the table after the first of them.
+type stream struct {
+	rule *profiles.StreamRule
+	key  []byte // by which the client ends it; nil: it has none
+	open bool   // the first answer has come
+	anew bool   // asked again since its connection was lost: the client has had a first answer
+}
+
+// relateStream notes that a request has several answers, or ends such requests.
+func (r *Router) relateStream(in *inbound, e *rewrite.Envelope, x *exchange, op *profiles.Op) rewrite.Fault {
+	for i := range op.Ends {
+		end := &op.Ends[i]
+		at, found := find(end.At, in.frame, e)
+		if found == rewrite.Ambiguous {
+			return rewrite.NewFault(rewrite.ReasonAmbiguousMember)
+		}
+		l := x.linked()
+		l.stops = append(l.stops, stop{end.Stream, append([]byte(nil), at.Of(in.frame)...), len(end.At) == 0})
+	}
+	if op.Stream == nil {
+		return rewrite.Fault{}
+	}
+	if s, ok := x.to.(streamer); !(ok && s.streams()) && in.client.out == nil {
+		return rewrite.NewFault(rewrite.ReasonNoPush)
+	}
+	var key []byte
+	if op.Stream.Key.Ok() {
+		at, found := op.Stream.Key.Find(in.frame, e)
+		if found == rewrite.Ambiguous {
+			return rewrite.NewFault(rewrite.ReasonAmbiguousMember)
+		}
+		key = append(key, at.Of(in.frame)...)
+	}
+	x.linked().stream = &stream{rule: op.Stream, key: key}
+	return rewrite.Fault{}
+}
+
+// resumes reports whether x is asked again when its connection is lost.
+func (x *exchange) resumes() bool {
+	return x.link != nil && x.link.stream != nil && x.link.stream.rule.Lost == profiles.LostResubscribe
+}
+
+// restream asks again for a stream whose connection is lost, under the same id for its client. It reports false for what is no
+// such stream.
+func (r *Router) restream(x *exchange, fl *wire.Flusher) bool {
+	if !x.streaming() || !x.resumes() || x.client.owns(x.target) {
+		return false
+	}
+	x.link.stream.open, x.link.stream.anew = false, true
+	x.client.streams.Add(-1)
+	x.client.inFlight.Add(1)
+	r.inFlight.Add(1)
+	x.deadline, x.queueBy = r.until(x.target.cfg.Timeout), r.until(x.target.pool.PendingWait())
+	from := x.conn.End
+	x.conn = nil
+	x.again()
+	r.subscriptions.lost.Add(1)
+	if why := r.resend(x, x.req, from, fl); why != "" {
+		r.fail(x, rewrite.NewFault(rewrite.ReasonUpstreamLost), fl)
+	}
+	return true
+}
+
+// stop is a request to end streams.
+type stop struct {
+	rule *profiles.StreamRule
+	key  []byte
+	all  bool
+}
+
+// goesOn passes on an answer that is not the last to its request, and reports false where it is. The exchange is the
+// caller's, and goes back into the table.
+func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.Envelope, end CallEnd, sent bool, fl *wire.Flusher) bool {
+	s := x.link.stream
+	if end.Error != nil || holds(s.rule.Until, frame, e) {
+		return false
+	}
+	out := wire.NewFrame()
+	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
+	cl, to, slot := x.client, x.to, x.slot
+	first := !s.open
+	if first {
+		s.open = true
+		x.deadline, x.queueBy = math.MaxInt64, 0
+		cl.streams.Add(1)
+		c.Release(sent, fl)
+		cl.inFlight.Add(-1)
+	}
+	r.pending.Put(x.key, c.ID, x)
+	p, pushes := to.(streamer)
+	_, batched := to.(*batch)
+	switch {
+	case first && s.anew:
+		out.Release()
+	case pushes && p.push(out, fl):
+	case first || !batched:
+		to.reply(slot, out, fl)
+	default:
+		r.tell(cl, to, out, fl)
+	}
+	if first {
+		r.doneOne()
+	}
+	return true
+}
+
+// stopStreams ends the streams that a request has asked to end.
+func (r *Router) stopStreams(c *client, t *Target, stops []stop, fl *wire.Flusher) {
+	for _, o := range stops {
+		r.settleStreams(c, t, fl, func(s *stream) bool {
+			return s.rule == o.rule && (o.all || rewrite.SameToken(s.key, o.key))
+		})
+	}
+}
+
+// settleStreams ends streams of a client without a further answer.
+func (r *Router) settleStreams(c *client, t *Target, fl *wire.Flusher, match func(*stream) bool) {
+	var keys []rewrite.Key
+	r.each(c, func(k rewrite.Key, x *exchange) {
+		if x.target == t && x.link != nil && x.link.stream != nil && x.link.stream.open && match(x.link.stream) {
+			keys = append(keys, k)
+		}
+	})
+	for _, k := range keys {
+		if x, ok := r.pending.Abandon(k); ok {
+			r.settle(x, nil, CallEnd{}, true, fl)
+		}
+	}
+}
+
+// endStreamUpstream tells the upstream that nobody wants a stream's further answers.
+func (r *Router) endStreamUpstream(t *Target, conn *upstream.Conn, s *stream) {
+	if s.rule.End == nil || !conn.Ready() {
+		return
+	}
+	key := s.key
+	if key == nil {
+		key = nullID
+	}
+	r.askAside(t, conn, nil, false, func(dst, wireID []byte) []byte {
+		dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), wireID...), ',')
+		return append(s.rule.End.Append(dst, key), '}')
+	})
+}
