@@ -29,6 +29,8 @@ type Profile struct {
 
 	// Status gives answers to legacy messages over HTTP a status by their error code.
 	Status Status `yaml:"http_status"`
+
+	source *source // nil for one that is not from a file
 }
 
 // Side is who sends a message.
@@ -161,6 +163,9 @@ type Subscription struct {
 	// Done is the JSON text of the result with which idmux answers an unsubscribe itself, where others still need the
 	// upstream's subscription or it is gone already. Default: true.
 	Done string `yaml:"done"`
+	// Gone is the JSON text of the result for an unsubscribe with a handle that the client does not own, in protocols where
+	// that is no error. Default: Missing.
+	Gone string `yaml:"gone"`
 	// Missing is the error for a handle that the client does not own.
 	Missing ErrorObject `yaml:"missing"`
 
@@ -177,6 +182,9 @@ type Stream struct {
 	// in those of the others. Without At, all the client's streams end.
 	Key   string `yaml:"key"`
 	Ended []Use  `yaml:"ended"`
+	// Notify are notifications of the upstream that belong to the stream and name it by the id of its request: a copy of the
+	// wire id, which becomes the client's (MCP's subscriptionId).
+	Notify []Use `yaml:"notify"`
 	// Lost is what becomes of it when its connection is lost: resubscribe, or drop for an error under its id.
 	Lost Lost `yaml:"lost"`
 	// End is the message that ends it upstream when its client has left, $value being Key's.

@@ -18,6 +18,7 @@ type Rules struct {
 	Streams       []*StreamRule
 
 	fromClient, fromUpstream table
+	silent                   bool
 }
 
 // Op is what a profile says of the messages of one method from one side. A nil Op says nothing. Its slices may be empty.
@@ -30,6 +31,7 @@ type Op struct {
 	Handles   []HandleUse // handles that it may have: uses, unsubscribes, and notifications
 	Stream    *StreamRule
 	Ends      []StreamEnd
+	Named     []StreamUse // streams that it may belong to, by the ids of their requests
 	Dedicated bool
 
 	// Of the upstream's messages only.
@@ -91,6 +93,7 @@ type Sub struct {
 	Key     rewrite.Path
 
 	Done []byte    // result
+	Gone []byte    // result; nil: the error Missing
 	End  *Template // the params and method of the request that ends it: `"method":…,"params":…`
 	Tell *Template // a whole notification; nil: none
 }
@@ -130,6 +133,13 @@ type StreamRule struct {
 	Key   rewrite.Path
 	Until []Cond    // of responses
 	End   *Template // as Sub.End; nil: none
+}
+
+// StreamUse is one place where a notification may have the id of a stream's request.
+type StreamUse struct {
+	Stream *StreamRule
+	At     []rewrite.Path
+	Ends   []Cond // the stream ends with such a notification
 }
 
 // StreamEnd is one way for a client to end streams.

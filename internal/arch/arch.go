@@ -2,7 +2,7 @@
 //
 //	cmd → configs → tracing → proxy → upstream → internal/wire
 //	                          proxy → internal/wire
-//	                          proxy → rewrite
+//	                          proxy → profiles → rewrite
 //
 // Only files that are not tests count. A change that needs an arrow turned usually means a type in the wrong package.
 package arch
@@ -27,11 +27,12 @@ type Package struct {
 var layers = map[string][]string{
 	"internal/wire": {},
 	"rewrite":       {},
+	"profiles":      {"rewrite"},
 	"upstream":      {"internal/wire"},
-	"proxy":         {"upstream", "internal/wire", "rewrite"},
+	"proxy":         {"upstream", "internal/wire", "profiles", "rewrite"},
 	"tracing":       {"proxy", "upstream", "rewrite"},
-	"configs":       {"tracing", "proxy", "upstream", "rewrite"},
-	"cmd":           {"configs", "tracing", "proxy", "upstream", "internal/wire", "rewrite"},
+	"configs":       {"tracing", "proxy", "upstream", "profiles", "rewrite"},
+	"cmd":           {"configs", "tracing", "proxy", "upstream", "internal/wire", "profiles", "rewrite"},
 	"bench":         {}, // runs the commands as its users do
 
 	// Test helpers look at the product from outside.
@@ -56,7 +57,7 @@ var only = map[string]struct {
 		"internal/wire is the one place that knows how a transport frames",
 	},
 	"github.com/goccy/go-yaml": {
-		[]string{"configs"}, "keys, files and defaults are the business of configs",
+		[]string{"configs", "profiles"}, "keys, files and defaults are the business of configs, and protocols that of profiles",
 	},
 	"github.com/urfave/cli/v2": {
 		[]string{"cmd", "bench"}, "flags are the business of the commands",
