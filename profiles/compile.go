@@ -169,6 +169,7 @@ func (c *compiler) rest(p *Profile) {
 		})
 	}
 	if len(p.Dedicated) > 0 {
+		c.rules.Dedicates = true
 		c.say(Client, p.Dedicated, func(op *Op) { op.Dedicated = true })
 	}
 }

@@ -235,3 +235,11 @@ type News struct {
 
 // Status is the HTTP status of answers to legacy messages, by error code; 0 stands for every other code.
 type Status map[int]int
+
+// Of returns the HTTP status for an error code, 0 where the profile has none.
+func (s Status) Of(code int) int {
+	if status, ok := s[code]; ok {
+		return status
+	}
+	return s[0]
+}

@@ -9,6 +9,9 @@ type Rules struct {
 	Suffixes [][]byte // Profile.IDSuffixes
 	Status   Status
 
+	// Dedicates says that after some methods a session has a connection of its own.
+	Dedicates bool
+
 	// Cancel is the reference with which idmux cancels calls of clients itself, nil for none; Recall the same towards
 	// clients, for requests of the upstream.
 	Cancel, Recall *Ref

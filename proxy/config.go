@@ -63,6 +63,8 @@ type ListenerConfig struct {
 	SendQueue   int // bytes waiting for a client that doesn't read; more and it is evicted
 	BatchReply  int // bytes of the answers gathered for a session's batches
 
+	legacy bool // some upstream of its takes messages of JSON-RPC 1.0 and 1.1
+
 	HeaderTimeout time.Duration // for the request line and headers
 	BodyTimeout   time.Duration // how long a body may start with nothing, besides a second for each 4 KiB
 	WriteTimeout  time.Duration // how long a client may take nothing

@@ -227,6 +227,7 @@ func (a *asker) hear(far wire.Conn) error {
 	}
 	type reply struct {
 		ID     *int
+		Method string
 		Result json.RawMessage
 		Error  *struct {
 			Data struct{ Source string }
@@ -244,6 +245,8 @@ func (a *asker) hear(far wire.Conn) error {
 	}
 	for _, r := range replies {
 		switch {
+		case r.Method != "" && a.w.pool.SessionMode(): // what its own connection brings concerns it
+			continue
 		case r.ID == nil || a.flying[*r.ID] == "":
 			return fmt.Errorf("nothing is in flight under the id of %s", b)
 		case r.Error != nil && r.Error.Data.Source == "idmux":

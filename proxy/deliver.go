@@ -134,18 +134,26 @@ func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	}
 	out := wire.NewFrame()
 	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
+	if x.legacy && end.Error != nil {
+		out.Code = x.target.cfg.Rules.Status.Of(codeOf(end.Error))
+	}
 	r.settle(x, out, end, sent, fl)
 }
 
 // listed reports whether an error object has one of the codes that count as failures of an endpoint.
 func listed(codes []int, object []byte) bool {
-	if len(codes) == 0 {
-		return false
-	}
+	return len(codes) > 0 && slices.Contains(codes, codeOf(object))
+}
+
+// codeOf is the code of an error object, 0 if it has none.
+func codeOf(object []byte) int {
 	var e struct {
 		Code int `json:"code"`
 	}
-	return json.Unmarshal(object, &e) == nil && slices.Contains(codes, e.Code)
+	if json.Unmarshal(object, &e) != nil {
+		return 0
+	}
+	return e.Code
 }
 
 // suffixed is the key of an id that a backend has made of one of idmux's by adding to it (see profiles.Profile).

@@ -27,6 +27,7 @@ type exchange struct {
 	began    int64          // in ns, of methods whose latency is measured; else 0
 	attempts int            // made after the first
 	safe     bool           // may be done twice
+	legacy   bool           // of JSON-RPC 1.0 or 1.1
 	req      []byte         // the request as it was sent, of a safe or a parked one; owned
 	race     *race          // with the other attempt, where two are under way
 	link     *link          // what a profile ties to it; nil: nothing
@@ -63,7 +64,7 @@ func newExchange(c *client, to replier, slot int, id []byte) *exchange {
 // free gives x back. Its ticket moves on.
 func (x *exchange) free() {
 	x.client, x.to, x.target, x.conn, x.race, x.link, x.started = nil, nil, nil, nil, nil, nil, nil
-	x.key, x.queueBy, x.hedgeAt, x.began, x.attempts, x.safe = rewrite.Key{}, 0, 0, 0, 0, false
+	x.key, x.queueBy, x.hedgeAt, x.began, x.attempts, x.safe, x.legacy = rewrite.Key{}, 0, 0, 0, 0, false, false
 	if cap(x.req) > 16<<10 {
 		x.req = nil // a pool remembers the largest it ever held
 	}

@@ -113,12 +113,16 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 		r.refuse(rewrite.NewFault(rewrite.ReasonMethodDenied), id, to, slot, in.flusher)
 		return
 	}
+	if e.Legacy && (t.cfg.Rules == nil || !t.cfg.Rules.Legacy) {
+		r.refuse(rewrite.NewFault(rewrite.ReasonBadVersion), id, to, slot, in.flusher)
+		return
+	}
 	if why := r.admit(in.client, t); why != "" {
 		r.refuse(rewrite.NewFault(why), id, to, slot, in.flusher)
 		return
 	}
 	x := newExchange(in.client, to, slot, id)
-	x.target, x.deadline, x.order = t, deadline, order
+	x.target, x.deadline, x.order, x.legacy = t, deadline, order, e.Legacy
 	if deadline == 0 {
 		x.deadline = r.now.Load() + int64(t.timeout(in, e))
 	}

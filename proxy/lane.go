@@ -17,7 +17,7 @@ type lane struct {
 
 // newLane returns the lane of a reader. yield is for one of many that send to the same connections.
 func newLane(cfg *ListenerConfig, yield bool) *lane {
-	ln := &lane{parser: rewrite.Parser{Limits: cfg.limits()}, flusher: wire.Flusher{Yield: yield}}
+	ln := &lane{parser: rewrite.Parser{Limits: cfg.limits(), Legacy: cfg.legacy}, flusher: wire.Flusher{Yield: yield}}
 	ln.in = inbound{parser: &ln.parser, flusher: &ln.flusher, limit: cfg.BatchReply}
 	return ln
 }

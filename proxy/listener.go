@@ -49,7 +49,10 @@ func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listene
 	}
 	l := &Listener{cfg: cfg, router: router, routes: rt, sessions: make(map[*Session]struct{})}
 	l.lanes.cfg = &l.cfg
-	l.leases = slices.ContainsFunc(rt.targets, func(t *Target) bool { return t.pool.SessionMode() })
+	l.leases = slices.ContainsFunc(rt.targets, func(t *Target) bool {
+		return t.pool.SessionMode() || t.cfg.Rules != nil && t.cfg.Rules.Dedicates
+	})
+	l.cfg.legacy = slices.ContainsFunc(rt.targets, func(t *Target) bool { return t.cfg.Rules != nil && t.cfg.Rules.Legacy })
 	l.clients = make(map[net.Conn]*client)
 	l.server = &http.Server{
 		Handler:           l,

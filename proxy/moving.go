@@ -37,10 +37,29 @@ func (r *Router) resubscribe(t *Target, f *feed) {
 // askAgain sends a subscribe on idmux's own account. The feed is noted as being asked for.
 func (r *Router) askAgain(t *Target, f *feed) {
 	conn := t.pool.Pick(upstream.Choice{})
+	if conn != nil && isNotice(f.Request) {
+		r.openAgain(t, f, conn)
+		return
+	}
 	if conn == nil || !r.askAside(t, conn, &link{act: actResubscribe, feed: f}, false, func(dst, wireID []byte) []byte {
 		return appendUnder(dst, f.Request, wireID)
 	}) {
 		r.retryFeed(t, f)
+	}
+}
+
+// openAgain is askAgain for a feed that a notification asks for.
+func (r *Router) openAgain(t *Target, f *feed, conn *upstream.Conn) {
+	out := wire.NewFrame()
+	out.B = append(out.B, f.Request...)
+	if conn.Offer(out, nil) != nil {
+		r.retryFeed(t, f)
+		return
+	}
+	subs, strays := t.feeds.Open(f, conn, f.Named, nil, rewrite.Span{})
+	r.strays(conn, strays)
+	for _, s := range subs {
+		r.open(t, s)
 	}
 }
 

@@ -54,7 +54,7 @@ func (r *Router) notice(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *re
 		case op.Ref != nil:
 			r.recall(c, t, p, frame, e, op.Ref)
 			return
-		case r.giveEvent(c, t, frame, e, op), r.giveProgress(c, t, frame, e, op):
+		case r.giveEvent(c, t, frame, e, op), r.giveProgress(c, t, frame, e, op), r.giveNamed(c, frame, e, op):
 			return
 		}
 	}

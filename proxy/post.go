@@ -56,7 +56,7 @@ func (l *Listener) servePost(w http.ResponseWriter, r *http.Request, c *client) 
 		p.free()
 		return
 	}
-	p.parser.Limits = l.cfg.limits()
+	p.parser.Limits, p.parser.Legacy = l.cfg.limits(), l.cfg.legacy
 	to := &post{answer: make(chan *wire.Frame, 1)}
 	where := l.routes.at(r)
 	owed, _ := l.router.forward(&inbound{
@@ -168,7 +168,7 @@ func isTimeout(err error) bool {
 
 func writeAnswer(w http.ResponseWriter, f *wire.Frame) {
 	status := http.StatusOK
-	switch f.Code { // set on faults of idmux's own only
+	switch f.Code { // set on faults of idmux's own, or a status
 	case rewrite.CodeParse, rewrite.CodeInvalidRequest:
 		status = http.StatusBadRequest
 	case rewrite.CodeNoUpstream, rewrite.CodeShuttingDown:
@@ -181,6 +181,10 @@ func writeAnswer(w http.ResponseWriter, f *wire.Frame) {
 		status = http.StatusTooManyRequests
 	case rewrite.CodeInternal:
 		status = http.StatusBadGateway
+	default:
+		if f.Code > 0 {
+			status = f.Code
+		}
 	}
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")

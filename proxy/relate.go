@@ -115,7 +115,11 @@ func (in *inbound) handle(e *rewrite.Envelope, t *Target, op *profiles.Op, now i
 func (r *Router) useHandle(in *inbound, e *rewrite.Envelope, x *exchange, op *profiles.Op) (settled bool) {
 	t := x.target
 	s, use, at, why := in.handle(e, t, op, r.now.Load())
-	if s == nil {
+	switch {
+	case s == nil && use.Part == profiles.PartUnsubscribe && use.Sub.Gone != nil && why.Reason == rewrite.ReasonUnknownHandle:
+		r.settle(x, respond(x.id, use.Sub.Gone), CallEnd{}, false, in.flusher)
+		return true
+	case s == nil:
 		r.unsend(x, why, in.flusher)
 		return true
 	}

@@ -199,29 +199,26 @@ func methodOf(message []byte) []byte {
 	return []byte(method)
 }
 
-// appendRenamed appends a request that was sent, or was to be, under the wire id of another key.
-func (r *Router) appendRenamed(dst, req []byte, t *Target, key rewrite.Key) []byte {
+// isNotice reports whether a message that rewrite has built is a notification.
+func isNotice(message []byte) bool {
+	id := bytes.Index(message, beforeID)
+	return id < 0 || id > bytes.Index(message, afterID)
+}
+
+// appendUnder appends a request that rewrite has built under another wire id.
+func appendUnder(dst, req, wireID []byte) []byte {
 	id := bytes.Index(req, beforeID) + len(beforeID)
 	end := bytes.Index(req, afterID)
 	if id < len(beforeID) || end < id {
 		panic("proxy: a request that rewrite did not build")
 	}
 	dst = append(dst, req[:id]...)
-	dst = r.appendWireID(dst, t, key)
+	dst = append(dst, wireID...)
 	return append(dst, req[end:]...)
 }
 
-// appendUnder appends a request that rewrite has built under another wire id. A notification stays one.
-func appendUnder(dst, req, wireID []byte) []byte {
-	id := bytes.Index(req, beforeID) + len(beforeID)
-	end := bytes.Index(req, afterID)
-	if end < 0 {
-		panic("proxy: a message that rewrite did not build")
-	}
-	if id < len(beforeID) || end < id {
-		return append(dst, req...)
-	}
-	dst = append(dst, req[:id]...)
-	dst = append(dst, wireID...)
-	return append(dst, req[end:]...)
+// appendRenamed is appendUnder for the wire id of a key.
+func (r *Router) appendRenamed(dst, req []byte, t *Target, key rewrite.Key) []byte {
+	var room [48]byte
+	return appendUnder(dst, req, r.appendWireID(room[:0], t, key))
 }

@@ -153,3 +153,43 @@ func (r *Router) endStreamUpstream(t *Target, conn *upstream.Conn, s *stream) {
 		return append(s.rule.End.Append(dst, key), '}')
 	})
 }
+
+// giveNamed gives a notification that names the request of a stream to the client of that, and reports whether it does.
+func (r *Router) giveNamed(c *upstream.Conn, frame []byte, e *rewrite.Envelope, op *profiles.Op) bool {
+	for i := range op.Named {
+		use := &op.Named[i]
+		at, found := find(use.At, frame, e)
+		if found != rewrite.Found {
+			continue
+		}
+		key, ok := r.cfg.Instance.ParseID(at.Of(frame), c.ID)
+		if !ok {
+			continue
+		}
+		var (
+			owner *client
+			to    replier
+			f     = wire.NewFrame()
+		)
+		r.pending.Look(key, func(conn uint64, x *exchange) {
+			if conn == c.ID && x.link != nil && x.link.stream != nil && x.link.stream.rule == use.Stream {
+				owner, to = x.client, x.to
+				f.B = rewrite.AppendEdited(f.B, frame, e.Msg, []rewrite.Edit{{At: at, With: x.id}})
+			}
+		})
+		if owner == nil {
+			f.Release()
+			continue
+		}
+		if !r.tell(owner, to, f, &c.Flusher) {
+			r.drop(DropNoPush, c.Name, frame)
+		}
+		if holds(use.Ends, frame, e) {
+			if x, ok := r.pending.Abandon(key); ok {
+				r.settle(x, nil, CallEnd{}, true, &c.Flusher)
+			}
+		}
+		return true
+	}
+	return false
+}
