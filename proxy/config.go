@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/idmux/idmux/profiles"
 	"github.com/idmux/idmux/rewrite"
 )
 
@@ -178,6 +179,9 @@ type TargetConfig struct {
 
 	ConnectWait time.Duration // how long a request may wait for a connection to come up; 0: it is refused at once
 
+	Rules         *profiles.Rules // what ties its messages together beside ids; nil: nothing
+	Subscriptions SubscriptionConfig
+
 	Retry  RetryConfig
 	Hedge  HedgeConfig
 	Check  CheckConfig
@@ -187,7 +191,7 @@ type TargetConfig struct {
 // DefaultTarget returns the defaults for an upstream.
 func DefaultTarget(name string) TargetConfig {
 	return TargetConfig{
-		Name: name, Timeout: 30 * time.Second, Depth: 1024, Members: 100000,
+		Name: name, Timeout: 30 * time.Second, Depth: 1024, Members: 100000, Subscriptions: DefaultSubscriptions(),
 		Retry:  RetryConfig{Attempts: 3, Budget: 20, Burst: 1000},
 		Hedge:  HedgeConfig{Quantile: 95, MinDelay: 50 * time.Millisecond, Budget: 10},
 		Check:  CheckConfig{Interval: 10 * time.Second, Timeout: 2 * time.Second, Fall: 3, Rise: 2},
@@ -209,7 +213,9 @@ func (c *TargetConfig) Validate() error {
 	if c.ConnectWait < 0 {
 		errs = append(errs, fmt.Errorf("upstream %q: limits.connect_wait: must not be negative", c.Name))
 	}
-	for _, err := range []error{c.Retry.Validate(), c.Hedge.Validate(), c.Check.Validate(), c.Height.Validate()} {
+	for _, err := range []error{
+		c.Subscriptions.Validate(c.Rules), c.Retry.Validate(), c.Hedge.Validate(), c.Check.Validate(), c.Height.Validate(),
+	} {
 		for _, err := range each(err) {
 			errs = append(errs, fmt.Errorf("upstream %q: %w", c.Name, err))
 		}
