@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/idmux/idmux/profiles"
 	"github.com/idmux/idmux/proxy"
 	"github.com/idmux/idmux/tracing"
 	"github.com/idmux/idmux/upstream"
@@ -16,8 +17,11 @@ type Config struct {
 	Proxy     proxy.Config
 	Admin     Admin
 	Log       Log
+	Profiles  []string // files of the operator's own
 	Listeners []proxy.ListenerConfig
 	Upstreams []Upstream
+
+	library *profiles.Library // the profiles there are
 
 	// sources has the values that ${…} made, by path, so that they are shown
 	// as they stand in the file.
@@ -54,6 +58,8 @@ type Upstream struct {
 	// have what counts: without Session.Own, the Sessions of Config are 0.
 	Session Session
 	Hash    Hash
+
+	Profile string // name of the profile whose rules Target has
 }
 
 // Session is what an upstream does in mode session, and whether it is in it.
@@ -98,6 +104,7 @@ func base() *Config {
 	demo := freshUpstream(mainName, "demo:")
 	demo.URL = "demo:"
 	return &Config{
+		library:   new(profiles.Library),
 		Proxy:     proxy.DefaultConfig(),
 		Admin:     Admin{Listen: "127.0.0.1:9545"},
 		Log:       Log{Level: "info", Format: "text"},
@@ -117,7 +124,7 @@ func freshListener(name, _ string) proxy.ListenerConfig {
 func freshUpstream(name, url string) Upstream {
 	u := Upstream{
 		Config: upstream.DefaultConfig(name, url), Target: proxy.DefaultTarget(name),
-		Session: Session{Max: 1000}, Hash: Hash{By: hashSession},
+		Session: Session{Max: 1000}, Hash: Hash{By: hashSession}, Profile: profiles.Default,
 	}
 	u.URL = ""
 	return u
@@ -127,7 +134,7 @@ func freshUpstream(name, url string) Upstream {
 // gets the only one, and the parts of an upstream agree.
 func (c *Config) settle() {
 	for i := range c.Upstreams {
-		c.Upstreams[i].settle()
+		c.Upstreams[i].settle(c.library)
 	}
 	for i := range c.Listeners {
 		if l := &c.Listeners[i]; l.Upstream == "" && len(c.Upstreams) == 1 {
@@ -136,8 +143,9 @@ func (c *Config) settle() {
 	}
 }
 
-func (u *Upstream) settle() {
+func (u *Upstream) settle(library *profiles.Library) {
 	u.Target.Name = u.Name
+	u.Target.Rules, _ = library.Rules(u.Profile) // what is wrong with it is reported where it stands
 	u.Sessions, u.Warm = 0, 0
 	if u.Session.Own {
 		u.Sessions, u.Warm = max(u.Session.Max, 0), max(u.Session.Warm, 0)

@@ -20,7 +20,7 @@ func defaults() *Config {
 		Listeners: []proxy.ListenerConfig{proxy.DefaultListener("main", "http://127.0.0.1:8545", "main")},
 		Upstreams: []Upstream{{
 			Config: upstream.DefaultConfig("main", "demo:"), Target: proxy.DefaultTarget("main"),
-			Session: Session{Max: 1000}, Hash: Hash{By: "session"},
+			Session: Session{Max: 1000}, Hash: Hash{By: "session"}, Profile: "jsonrpc",
 		}},
 	}
 }
@@ -33,7 +33,10 @@ func same(a, b *Config) bool {
 
 func plainly(c *Config) Config {
 	n := *c
-	n.sources = nil
+	n.sources, n.library = nil, nil
+	if len(c.Profiles) == 0 {
+		n.Profiles = nil
+	}
 	n.Listeners, n.Upstreams = slices.Clone(c.Listeners), slices.Clone(c.Upstreams)
 	for i := range n.Listeners {
 		if l := &n.Listeners[i]; len(l.Origins) == 0 {
@@ -42,6 +45,10 @@ func plainly(c *Config) Config {
 	}
 	for i := range n.Upstreams {
 		u := &n.Upstreams[i]
+		u.Target.Rules = nil // Profile says which
+		if len(u.Target.Subscriptions.Share) == 0 {
+			u.Target.Subscriptions.Share = nil
+		}
 		if len(u.Headers) == 0 {
 			u.Headers = nil
 		}

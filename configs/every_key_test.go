@@ -25,6 +25,7 @@ func TestEverySettingHasAKey(t *testing.T) {
 	check("Proxy", usual.Proxy, c.Proxy)
 	check("Admin", usual.Admin, c.Admin)
 	check("Log", usual.Log, c.Log)
+	check("Profiles", usual.Profiles, c.Profiles)
 	check("Listeners", usual.Listeners[0], c.Listeners[0])
 	check("Upstreams", usual.Upstreams[0], c.Upstreams[0], c.Upstreams[1])
 	if seen < 100 {
@@ -66,7 +67,7 @@ func TestEveryKeyReadsBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := Parse("shown.yaml", text)
+	again, err := Parse("testdata/shown.yaml", text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}

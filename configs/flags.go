@@ -19,6 +19,7 @@ type Flags struct {
 	Upstream []string // URLs of upstreams
 	Pool     int      // connections of each upstream
 	Mode     string   // of each upstream: shared or session
+	Profile  string   // of each upstream
 	Admin    string   // host:port, or off
 }
 
@@ -31,6 +32,7 @@ var Environment = []struct{ Name, Meaning string }{
 	{"IDMUX_UPSTREAM", "as --upstream"},
 	{"IDMUX_POOL", "as --pool"},
 	{"IDMUX_MODE", "as --mode"},
+	{"IDMUX_PROFILE", "as --profile"},
 	{"IDMUX_ADMIN", "as --admin"},
 	{"IDMUX_INSTANCE", "the key instance"},
 	{"IDMUX_LOG_LEVEL", "the key log.level"},
@@ -57,6 +59,7 @@ func (c *Config) Apply(f Flags) error {
 	o.listeners(given("IDMUX_LISTEN", "--listen", f.Listen...))
 	o.pool(given("IDMUX_POOL", "--pool", pool...))
 	o.mode(given("IDMUX_MODE", "--mode", f.Mode))
+	o.profile(given("IDMUX_PROFILE", "--profile", f.Profile))
 	o.text("admin.listen", &c.Admin.Listen, given("IDMUX_ADMIN", "--admin", f.Admin))
 	o.text("instance", (*string)(&c.Proxy.Instance), given("IDMUX_INSTANCE", ""))
 	o.text("log.level", &c.Log.Level, given("IDMUX_LOG_LEVEL", ""))
@@ -139,6 +142,12 @@ func (o *overlay) mode(s setting) {
 	for i := range o.c.Upstreams {
 		o.c.Upstreams[i].Session.Own = word == modes[1]
 		o.set[join(index("upstreams", i), "mode")] = s
+	}
+}
+
+func (o *overlay) profile(s setting) {
+	for i := range o.c.Upstreams {
+		o.text(join(index("upstreams", i), "profile"), &o.c.Upstreams[i].Profile, s)
 	}
 }
 

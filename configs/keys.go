@@ -22,6 +22,7 @@ func (c *Config) keys() section {
 			{"late", count{&c.Proxy.Late}},
 		}},
 		{"drain", section{{"timeout", duration{&c.Proxy.DrainTime}}}},
+		{"profiles", texts{&c.Profiles}},
 		{"listeners", items[proxy.ListenerConfig]{
 			noun: "listener", all: &c.Listeners, fresh: freshListener, keys: listenerKeys, required: []string{"name", "listen"},
 		}},
@@ -78,6 +79,8 @@ func upstreamKeys(u *Upstream) section {
 		{"endpoints", parts[upstream.EndpointConfig]{
 			all: &u.Endpoints, fresh: upstream.EndpointConfig{Weight: 1}, keys: endpointKeys, required: []string{"url"},
 		}},
+		{"profile", text{&u.Profile}},
+		{"subscriptions", subscriptionKeys(&u.Target.Subscriptions)},
 		{"balance", choice{(*string)(&u.Balance), balances}},
 		{"hash", section{
 			{"by", choice{&u.Hash.By, hashes}},
@@ -125,6 +128,17 @@ func upstreamKeys(u *Upstream) section {
 			{"min_delay", duration{&u.Target.Hedge.MinDelay}},
 			{"budget", percent{&u.Target.Hedge.Budget}},
 		}},
+	}
+}
+
+func subscriptionKeys(s *proxy.SubscriptionConfig) section {
+	return section{
+		{"share", texts{&s.Share}},
+		{"grace", duration{&s.Grace}},
+		{"per_session", count{&s.PerSession}},
+		{"limit", count{&s.Limit}},
+		{"resubscribe", duration{&s.Resubscribe}},
+		{"early", count{&s.Early}},
 	}
 }
 

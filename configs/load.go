@@ -51,12 +51,13 @@ func Parse(name string, data []byte) (*Config, error) {
 	c := base()
 	c.keys().read(r, root, "")
 	r.required(root, c)
+	r.readProfiles(c)
 	c.sources = r.sources
 	c.settle()
 	for _, p := range c.problems() {
 		r.problem(p)
 	}
-	if len(r.errors.Mistakes) > 0 {
+	if len(r.errors.Mistakes)+len(r.elsewhere) > 0 {
 		return nil, r.failure()
 	}
 	return c, nil

@@ -17,7 +17,9 @@ type reader struct {
 	budget  int // entries that may yet be visited; see entries
 	nested  int // mappings being merged into each other
 
-	errors  Errors
+	errors    Errors
+	elsewhere []Mistake // in files that this one names
+
 	places  map[string]place  // where the key at a path stands
 	bad     map[string]bool   // paths with a mistake noted
 	sources map[string]source // what ${…} made, by path
@@ -129,6 +131,7 @@ func (r *reader) failure() error {
 		}
 	}
 	r.errors.sort()
+	r.errors.Mistakes = append(r.errors.Mistakes, r.elsewhere...)
 	return &r.errors
 }
 

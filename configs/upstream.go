@@ -23,6 +23,7 @@ func (c *Config) upstreamProblems(i int) []problem {
 	if u.Target.Members < 1 {
 		bad("limits.members", "must be at least 1, not %d", u.Target.Members)
 	}
+	all = append(all, c.profileProblem(i)...)
 	u.checkSession(bad)
 	u.checkHash(bad)
 	u.checkScheme(bad)
@@ -42,6 +43,9 @@ func (u *Upstream) checkSession(bad report) {
 	}
 	if !u.Session.Own {
 		return
+	}
+	if len(u.Target.Subscriptions.Share) > 0 {
+		bad("subscriptions.share", "is for shared connections, which mode session does not have")
 	}
 	if u.Target.Check.Kind == proxy.CheckCall {
 		bad("health.active.kind", "call goes over shared connections, which mode session does not have; use http or tcp")

@@ -132,9 +132,11 @@ func choose[T ~string](c *checker, at string, value T, all ...T) {
 	if slices.Contains(all, value) {
 		return
 	}
-	words := make([]string, len(all))
-	for i, w := range all {
-		words[i] = string(w)
+	var words []string
+	for _, w := range all {
+		if w != "" { // which stands for the default
+			words = append(words, string(w))
+		}
 	}
 	c.bad(at, "must be one of %s, not %s", strings.Join(words, ", "), clip(string(value)))
 }
@@ -144,7 +146,7 @@ func (c *checker) condition(at string, cond *Condition, methods []string, root s
 	c.methods(join(at, "methods"), cond.Methods, false)
 	for i, m := range cond.Methods {
 		if !slices.Contains(methods, m) {
-			c.bad(item(join(at, "methods"), i), "%s is no method that the rule is about; written as it is there", clip(m))
+			c.bad(item(join(at, "methods"), i), "%s is not among the methods of the rule; it has to be written as there", clip(m))
 		}
 	}
 	c.path(join(at, "at"), cond.At, root)

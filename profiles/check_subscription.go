@@ -54,11 +54,11 @@ func (c *checker) form(at string, s *Subscription, in Place) {
 }
 
 func (c *checker) sharing(at string, s *Subscription, in Place) {
-	switch {
-	case s.Always && s.Private:
+	if s.Always && s.Private {
 		c.bad(join(at, "private"), "contradicts always_shared")
-	case s.Always && in == InResult:
-		c.bad(join(at, "always_shared"), "is for keys that clients name; a value in the result is for one subscribe, and the configuration may share it")
+	}
+	if s.Always && in == InResult {
+		c.bad(join(at, "always_shared"), "is for keys that clients name; what has its value in the result may be shared by configuration")
 	}
 }
 

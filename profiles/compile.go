@@ -7,15 +7,26 @@ import (
 	"github.com/idmux/idmux/rewrite"
 )
 
-// Client returns what the profile says of messages with a method that clients send, nil for nothing.
-func (r *Rules) Client(method []byte) *Op { return r.fromClient.find(method) }
+// Client returns what the profile says of messages with a method that clients send, nil for nothing. Nil Rules say nothing.
+func (r *Rules) Client(method []byte) *Op {
+	if r == nil {
+		return nil
+	}
+	return r.fromClient.find(method)
+}
 
-// Upstream returns what the profile says of messages with a method that the upstream sends, nil for nothing.
-func (r *Rules) Upstream(method []byte) *Op { return r.fromUpstream.find(method) }
+// Upstream returns what the profile says of messages with a method that the upstream sends, nil for nothing. Nil Rules say
+// nothing.
+func (r *Rules) Upstream(method []byte) *Op {
+	if r == nil {
+		return nil
+	}
+	return r.fromUpstream.find(method)
+}
 
 // Silent reports whether the profile says nothing of any request of clients, which are messages with an id; it may say
 // something of their notifications. Requests then need not be looked up.
-func (r *Rules) Silent() bool { return r.silent }
+func (r *Rules) Silent() bool { return r == nil || r.silent }
 
 // Compile makes the rules of a profile that extends nothing, and reports everything that is wrong with it.
 func Compile(p *Profile) (*Rules, error) {
@@ -190,17 +201,17 @@ type part struct {
 // divide groups methods by the conditions that are about them.
 func divide(methods []string, until []Condition) []part {
 	var parts []part
-	var sets []string
+	var sets [][]int // the conditions of each part
 	for _, m := range methods {
-		set := ""
+		var set []int
 		var ends []Cond
 		for i, cond := range until {
 			if len(cond.Methods) == 0 || slices.Contains(cond.Methods, m) {
-				set += string(rune(i))
+				set = append(set, i)
 				ends = append(ends, condition(cond))
 			}
 		}
-		if at := slices.Index(sets, set); at >= 0 {
+		if at := slices.IndexFunc(sets, func(s []int) bool { return slices.Equal(s, set) }); at >= 0 {
 			parts[at].methods = append(parts[at].methods, m)
 			continue
 		}

@@ -194,8 +194,8 @@ func fieldOf(v reflect.Value, key string) reflect.Value {
 // keysOf returns the keys that set fields of a struct.
 func keysOf(t reflect.Type) []string {
 	var keys []string
-	for i := range t.NumField() {
-		if tag := t.Field(i).Tag.Get("yaml"); tag != "" {
+	for field := range t.Fields() {
+		if tag := field.Tag.Get("yaml"); tag != "" {
 			keys = append(keys, tag)
 		}
 	}

@@ -18,7 +18,37 @@ type table struct {
 }
 
 // patterns are the methods of a rule that are not exact names.
-type patterns []string
+type patterns []pattern
+
+// pattern is text in which each * stands for any characters. What is around the stars is kept apart, since most methods can be
+// told by it.
+type pattern struct {
+	text           string
+	prefix, suffix string // before the first * and behind the last
+	single         bool   // there is no other
+}
+
+func newPattern(text string) pattern {
+	first, last := strings.IndexByte(text, '*'), strings.LastIndexByte(text, '*')
+	return pattern{text: text, prefix: text[:first], suffix: text[last+1:], single: first == last}
+}
+
+// String tells lists apart.
+func (p patterns) String() string {
+	texts := make([]string, len(p))
+	for i := range p {
+		texts[i] = p[i].text
+	}
+	return fmt.Sprintf("%q", texts)
+}
+
+func (p *pattern) match(method []byte) bool {
+	if len(method) < len(p.prefix)+len(p.suffix) || string(method[:len(p.prefix)]) != p.prefix ||
+		string(method[len(method)-len(p.suffix):]) != p.suffix {
+		return false
+	}
+	return p.single || matches(p.text, method)
+}
 
 // find returns what there is about a method, or nil.
 func (t *table) find(method []byte) *Op {
@@ -35,8 +65,8 @@ func (t *table) find(method []byte) *Op {
 }
 
 func (p patterns) match(method []byte) bool {
-	for _, pattern := range p {
-		if matches(pattern, method) {
+	for i := range p {
+		if p[i].match(method) {
 			return true
 		}
 	}
@@ -80,12 +110,12 @@ func (c *clause) names(method string) bool { return slices.Contains(c.methods, m
 // patterns returns the methods of c that are no exact names.
 func (c *clause) patterns() patterns {
 	if len(c.methods) == 0 {
-		return patterns{"*"}
+		return patterns{newPattern("*")}
 	}
 	var list patterns
 	for _, m := range c.methods {
 		if isPattern(m) {
-			list = append(list, m)
+			list = append(list, newPattern(m))
 		}
 	}
 	return list
@@ -102,7 +132,7 @@ func build(side Side, all []clause) (table, error) {
 		if len(list) == 0 {
 			continue
 		}
-		key := strings.Join(list, "\x00")
+		key := list.String()
 		if _, known := bits[key]; !known {
 			bits[key] = len(t.wild)
 			t.wild = append(t.wild, list)

@@ -217,7 +217,9 @@ func (c *TargetConfig) Validate() error {
 	if c.ConnectWait < 0 {
 		errs = append(errs, fmt.Errorf("upstream %q: limits.connect_wait: must not be negative", c.Name))
 	}
-	for _, err := range []error{c.Retry.Validate(), c.Hedge.Validate(), c.Check.Validate(), c.Height.Validate()} {
+	for _, err := range []error{
+		c.Subscriptions.Validate(c.Rules), c.Retry.Validate(), c.Hedge.Validate(), c.Check.Validate(), c.Height.Validate(),
+	} {
 		for _, err := range each(err) {
 			errs = append(errs, fmt.Errorf("upstream %q: %w", c.Name, err))
 		}

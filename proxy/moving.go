@@ -19,7 +19,7 @@ const (
 func (r *Router) lostFeeds(t *Target, c *upstream.Conn) {
 	for _, f := range t.feeds.Lost(c, r.now.Load(), r.until(t.cfg.Subscriptions.Resubscribe)) {
 		r.subscriptions.lost.Add(1)
-		if f.Rule.Lost == profiles.LostResubscribe {
+		if f.Rule.Lost == profiles.LostResubscribe && t.cfg.Subscriptions.Resubscribe > 0 {
 			r.resubscribe(t, f)
 		} else {
 			r.giveUpFeed(t, f)

@@ -49,7 +49,7 @@ func (t *Target) shareKey(in *inbound, e *rewrite.Envelope, rule *profiles.Sub, 
 		return index + ":" + rewrite.Unescaped(key)
 	}
 	method := in.parser.Name(in.frame, e)
-	if rule.Private || !t.shared.match(method) {
+	if rule.Private || rule.Bearer || !t.shared.match(method) {
 		return ""
 	}
 	return index + ":" + strconv.Itoa(len(method)) + ":" + string(method) + string(e.Params.Of(in.frame))

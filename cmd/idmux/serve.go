@@ -26,6 +26,7 @@ stops at once. Flags override the file, which overrides the defaults; idmux conf
 			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http or https; demo: for the built-in one"},
 			&cli.IntFlag{Name: "pool", Usage: "upstream connections (WebSocket), or requests at a time (HTTP)"},
 			&cli.StringFlag{Name: "mode", Usage: "`MODE` of the upstream connections: shared by all clients, or session, one for each client"},
+			&cli.StringFlag{Name: "profile", Usage: "`NAME` of the protocol of the upstreams: jsonrpc, bitcoin, ethereum, solana, substrate or tendermint"},
 			&cli.StringFlag{Name: "admin", Usage: "`HOST:PORT` for /healthz, /readyz and /metrics; off to have none"},
 		},
 		Action: serve,
@@ -49,7 +50,7 @@ func serve(c *cli.Context) error {
 	err := cfg.Apply(configs.Flags{
 		File:   c.String("config") != "",
 		Listen: c.StringSlice("listen"), Upstream: c.StringSlice("upstream"),
-		Pool: c.Int("pool"), Mode: c.String("mode"), Admin: c.String("admin"),
+		Pool: c.Int("pool"), Mode: c.String("mode"), Profile: c.String("profile"), Admin: c.String("admin"),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)

@@ -2,7 +2,7 @@
 //
 //	cmd → configs → tracing → proxy → upstream → internal/wire
 //	                          proxy → internal/wire
-//	                          proxy → profiles → rewrite
+//	                          proxy → correlate → profiles → rewrite
 //
 // Only files that are not tests count. A change that needs an arrow turned usually means a type in the wrong package.
 package arch
@@ -29,7 +29,8 @@ var layers = map[string][]string{
 	"rewrite":       {},
 	"profiles":      {"rewrite"},
 	"upstream":      {"internal/wire"},
-	"proxy":         {"upstream", "internal/wire", "profiles", "rewrite"},
+	"correlate":     {"profiles", "rewrite"},
+	"proxy":         {"upstream", "internal/wire", "correlate", "profiles", "rewrite"},
 	"tracing":       {"proxy", "upstream", "rewrite"},
 	"configs":       {"tracing", "proxy", "upstream", "profiles", "rewrite"},
 	"cmd":           {"configs", "tracing", "proxy", "upstream", "internal/wire", "profiles", "rewrite"},
