@@ -35,6 +35,7 @@ func listenerKeys(l *proxy.ListenerConfig) section {
 	return section{
 		{"name", text{&l.Name}},
 		{"listen", text{&l.Listen}},
+		{"socket_mode", octal{&l.SocketMode}},
 		{"upstream", text{&l.Upstream}},
 		{"methods", section{
 			{"allow", texts{&l.Methods.Allow}},

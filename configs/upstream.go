@@ -78,8 +78,20 @@ func (u *Upstream) checkScheme(bad report) {
 	switch scheme := parsed.Scheme; {
 	case u.HTTP2 && scheme != "" && scheme != "http" && scheme != "https":
 		bad("http2", "is for http and https only, not for %s", scheme)
+	case scheme == "tcp" || scheme == "unix":
+		u.checkStream(bad)
 	case scheme == "demo" && u.Target.Check.Kind != "" && u.Target.Check.Kind != proxy.CheckCall:
 		bad("health.active.kind", "the demo backend has no address; use call")
+	}
+}
+
+// checkStream reports what a stream of bytes has no place for.
+func (u *Upstream) checkStream(bad report) {
+	if u.Target.Check.Kind == proxy.CheckHTTP {
+		bad("health.active.kind", "http needs an upstream that speaks HTTP; use call or tcp")
+	}
+	if len(u.Headers) > 0 {
+		bad("headers", "are for ws and http only")
 	}
 }
 

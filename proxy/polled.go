@@ -70,11 +70,7 @@ func (s *Session) Ready() {
 			s.stepAside(ended, true)
 			return
 		}
-		frame, err := s.conn.ReadFrame()
-		if err == nil && unit == wire.MessageUnit {
-			err = s.reader.lane.handle(s, frame)
-		}
-		if err != nil {
+		if err := s.reader.lane.take(s, unit); err != nil {
 			s.stepAside(err, false)
 			return
 		}
@@ -151,11 +147,7 @@ func (s *Session) work(ln *lane, ended error) error {
 			return ended
 		}
 		s.reads.Store(s.reads.Load() | 1)
-		frame, err := s.conn.ReadFrame()
-		if err == nil && unit == wire.MessageUnit {
-			err = ln.handle(s, frame)
-		}
-		if err != nil {
+		if err := ln.take(s, unit); err != nil {
 			return err
 		}
 	}

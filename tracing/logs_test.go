@@ -157,6 +157,7 @@ func (nobody) Answered(*upstream.Conn, *wire.Frame, upstream.Answer) {}
 func (nobody) Lost(*upstream.Conn, []*wire.Frame, error)             {}
 func (nobody) TooLarge(*upstream.Conn, []byte)                       {}
 func (nobody) Up(*upstream.Conn)                                     {}
+func (nobody) Noise(*upstream.Conn, []byte)                          {}
 
 // runPool runs a pool of n in-memory connections under the hooks until the returned function is called. Each dial is
 // answered by the function.

@@ -138,16 +138,24 @@ func oneIf(on bool) int64 {
 	return 0
 }
 
-// listener observes a listener's connections: those that became WebSockets, and the others.
+// listener observes a listener's connections: of those that speak HTTP, those that became WebSockets, and the others.
 func (i *instruments) listener(o metric.Observer, l *proxy.Listener) {
-	name, tcp := keyListener.String(l.Name()), keyTransport.String("tcp")
+	t := l.Transport()
+	name, tcp := keyListener.String(l.Name()), keyTransport.String(transportNames[t.Network])
 	sessions := l.Sessions()
+	o.ObserveInt64(i.rejected, int64(l.Refused()), attributes(name, keyReason.String(rejectedByLimit)))
+	if t.Stream {
+		o.ObserveInt64(i.clients, int64(sessions), attributes(name, tcp, keyProtocol.String("jsonrpc")))
+		return
+	}
 	o.ObserveInt64(i.clients, int64(sessions), attributes(name, tcp, keyProtocol.String("websocket")))
 	// A session may be counted a moment longer than its connection.
 	rest := max(l.Connections()-sessions, 0)
 	o.ObserveInt64(i.clients, int64(rest), attributes(name, tcp, keyProtocol.String("http")))
-	o.ObserveInt64(i.rejected, int64(l.Refused()), attributes(name, keyReason.String(rejectedByLimit)))
 }
+
+// transportNames are what OpenTelemetry calls the networks of listeners (network.transport).
+var transportNames = map[string]string{"tcp": "tcp", "unix": "unix", "stdio": "pipe"}
 
 func attributes(attrs ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attrs...))

@@ -13,14 +13,14 @@ import (
 type Config struct {
 	Name string // names the upstream in routes, logs and metrics
 
-	// URL is the upstream's address where there is one: ws, wss, http, https, or demo:. Endpoints are several, all
-	// WebSocket or all HTTP.
+	// URL is the upstream's address where there is one: ws, wss, http, https, tcp, unix, or demo:. Endpoints are several,
+	// all of one kind of transport.
 	URL       string
 	Endpoints []EndpointConfig
 	Balance   Balance
 	Resolve   ResolveConfig
 
-	// Connections is the size of the pool for each endpoint: WebSocket connections, or HTTP requests at a time (each on a kept-alive
+	// Connections is the size of the pool for each endpoint: connections, or HTTP requests at a time (each on a kept-alive
 	// connection of its own under HTTP/1.1).
 	Connections int
 	Headers     map[string]string // sent with the handshake or with each request
@@ -180,7 +180,7 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 	if c.URL != "" && len(c.Endpoints) > 0 {
 		bad("url: give a url or endpoints, not both")
 	}
-	kinds := make(map[bool]bool)
+	kinds := make(map[string]bool)
 	seen := make(map[string]bool)
 	for i, e := range c.endpoints() {
 		key := "url"
@@ -199,22 +199,27 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 		case u.Scheme == "demo":
 			c.validateDemo(key, e.URL, bad)
 			continue
-		case u.Scheme != "ws" && u.Scheme != "wss" && !isHTTP(u):
-			bad("%s: scheme must be ws, wss, http, https or demo, not %q", key, u.Scheme)
+		case kindOf(u) == "":
+			bad("%s: scheme must be ws, wss, http, https, tcp, unix or demo, not %q", key, u.Scheme)
 			continue
-		case u.Host == "":
-			bad("%s: host is missing in %q", key, e.URL)
-			continue
-		case seen[u.Host]:
-			bad("%s: %s is there twice", key, u.Host)
 		}
-		kinds[isHTTP(u)] = true
-		seen[u.Host] = true
+		if err := checkAddress(u, e.URL); err != nil {
+			bad("%s: %w", key, err)
+			continue
+		}
+		if seen[place(u)] {
+			bad("%s: %s is there twice", key, place(u))
+		}
+		if u.Scheme == "unix" && c.Resolve.By != "" {
+			bad("resolve.by: %s has no name to look up", e.URL)
+		}
+		kinds[kindOf(u)] = true
+		seen[place(u)] = true
 	}
 	if len(kinds) > 1 {
-		bad("endpoints: must be all WebSocket or all HTTP")
+		bad("endpoints: must be all WebSocket, all HTTP or all streams")
 	}
-	if c.Sessions > 0 && kinds[true] {
+	if c.Sessions > 0 && kinds[kindHTTP] {
 		bad("mode: an HTTP upstream has no connections to give to sessions")
 	}
 }
@@ -266,5 +271,3 @@ func (c *Config) validateHealth(bad func(format string, args ...any)) {
 		bad("health.breaker.calls: must be at least 1, not %d", h.Breaker.Calls)
 	}
 }
-
-func isHTTP(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }

@@ -17,7 +17,7 @@ import (
 // Safe for concurrent use.
 type Endpoint struct {
 	// Set at creation, then read-only.
-	Name     string // host:port, or the URL where there is none; unique in its pool
+	Name     string // host:port, the path of a socket, or the URL where there is neither; unique in its pool
 	Pool     *Pool
 	url      *url.URL
 	header   http.Header
@@ -58,8 +58,8 @@ func newEndpoint(p *Pool, s source) *Endpoint {
 	switch {
 	case s.address != "":
 		e.Name = s.address
-	case s.url.Host != "":
-		e.Name = s.url.Host
+	case place(s.url) != "":
+		e.Name = place(s.url)
 	default:
 		e.Name = s.url.String()
 	}
@@ -68,8 +68,10 @@ func newEndpoint(p *Pool, s source) *Endpoint {
 	switch {
 	case p.dial != nil:
 		e.dial = p.dial
-	case s.url.Scheme == "ws" || s.url.Scheme == "wss":
+	case kindOf(s.url) == kindWebSocket:
 		e.dial = e.dialWebSocket
+	case kindOf(s.url) == kindStream:
+		e.dial = e.dialStream
 	default:
 		n = 1 // one Conn for the endpoint, with Connections workers
 	}

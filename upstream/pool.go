@@ -60,7 +60,7 @@ func New(cfg Config, recv Receiver, hooks Hooks, dial DialFunc) (*Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("upstream %s: %w", cfg.Name, err)
 		}
-		if dial == nil && s.url.Scheme != "ws" && s.url.Scheme != "wss" && !isHTTP(s.url) {
+		if k := kindOf(s.url); dial == nil && (k == "" || k == kindDemo) {
 			return nil, fmt.Errorf("upstream %s: cannot dial %q", cfg.Name, ec.URL)
 		}
 		p.sources = append(p.sources, s)

@@ -16,6 +16,8 @@ type duplex struct {
 	w    io.WriteCloser
 	name pipeAddr
 
+	ended func() // called once, by Close; may be nil
+
 	shutWrite, shut sync.Once
 }
 
@@ -43,7 +45,12 @@ func (d *duplex) CloseWrite() (err error) {
 }
 
 func (d *duplex) Close() (err error) {
-	d.shut.Do(func() { err = errors.Join(d.CloseWrite(), d.r.Close()) })
+	d.shut.Do(func() {
+		err = errors.Join(d.CloseWrite(), d.r.Close())
+		if d.ended != nil {
+			d.ended()
+		}
+	})
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -65,4 +66,40 @@ type borrowed struct {
 // Close sets the original back to blocking, and closes both, so that the peer reads the end.
 func (b *borrowed) Close() error {
 	return errors.Join(b.File.Close(), syscall.SetNonblock(int(b.from.Fd()), false), b.from.Close())
+}
+
+// stdioListener has one connection: standard input and output.
+type stdioListener struct {
+	conn   *duplex
+	taken  atomic.Bool
+	closed chan struct{} // closed with the connection
+}
+
+// ListenStdio returns a listener whose one connection is standard input and output. The next Accept waits until that is
+// closed, and returns io.EOF. Close closes it if nobody has accepted it.
+func ListenStdio() (net.Listener, error) {
+	conn, err := Stdio()
+	if err != nil {
+		return nil, err
+	}
+	l := &stdioListener{conn: conn.(*duplex), closed: make(chan struct{})}
+	l.conn.ended = func() { close(l.closed) }
+	return l, nil
+}
+
+func (l *stdioListener) Accept() (net.Conn, error) {
+	if l.taken.CompareAndSwap(false, true) {
+		return l.conn, nil
+	}
+	<-l.closed
+	return nil, io.EOF
+}
+
+func (l *stdioListener) Addr() net.Addr { return l.conn.LocalAddr() }
+
+func (l *stdioListener) Close() error {
+	if l.taken.CompareAndSwap(false, true) {
+		return l.conn.Close()
+	}
+	return nil
 }

@@ -115,7 +115,11 @@ func (s *stream) next() (frame []byte, ok bool, err error) {
 		s.sock.pace.whole()
 		return frame, ok, err
 	}
-	s.sock.pace.waiting(s.skipped + s.pending())
+	if s.end == nil {
+		s.sock.pace.waiting(s.skipped + s.pending())
+	} else {
+		s.sock.pace.whole()
+	}
 	if s.in != nil && s.off == len(s.in.b) {
 		putBuffer(s.in)
 		s.in, s.off = nil, 0
@@ -276,10 +280,15 @@ func (s *stream) finish() error {
 	if s.plain {
 		conn = s.sock.Conn
 	}
-	if c, ok := conn.(interface{ CloseWrite() error }); ok {
-		return c.CloseWrite()
+	c, ok := conn.(interface{ CloseWrite() error })
+	if !ok {
+		return nil
 	}
-	return nil
+	err := c.CloseWrite()
+	if err == nil && !s.plain { // TLS has put a goodbye into the buffer
+		_, err = s.sock.TryFlush()
+	}
+	return err
 }
 
 func (s *stream) Control() bool                     { return false }
