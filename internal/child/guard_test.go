@@ -82,7 +82,7 @@ func TestAGuardThatWasKilledIsReplaced(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.Stop()
+		p.Dismiss()
 		_ = p.Output.Close()
 		if err := n.guard.cmd.Process.Kill(); err != nil {
 			t.Fatal(err)

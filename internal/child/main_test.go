@@ -113,6 +113,6 @@ func mustGuard(want bool) *Guard {
 // configOf starts this binary in a role.
 func configOf(role string) *Config {
 	c := DefaultConfig(os.Args[0])
-	c.Env = map[string]string{roleVariable: role}
+	c.Env = map[string]string{roleVariable: role, "GORACE": "atexit_sleep_ms=0"} // the race detector waits at the end
 	return &c
 }

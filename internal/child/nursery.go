@@ -29,6 +29,7 @@ type Nursery struct {
 
 	starting sync.Mutex // one at a time, so that all have the same guard; held over its start
 	guard    *Guard
+	closed   bool
 
 	mu       sync.Mutex
 	starts   uint64
@@ -46,7 +47,11 @@ func NewNursery(cfg Config, limits Limits) *Nursery {
 // ErrCrashing is returned for processes that are not started yet, since the last ones have ended too soon.
 var ErrCrashing = errors.New("child: it ends again and again")
 
-// Start starts a process when there is a place for it, ctx permitting. It has to be stopped, and counts until it has ended.
+// errClosed is returned for processes asked for after Close.
+var errClosed = errors.New("child: no more are started")
+
+// Start starts a process when there is a place for it, ctx permitting. It has to be dismissed, also when it has ended by
+// itself, and counts until it has ended.
 func (n *Nursery) Start(ctx context.Context) (*Process, error) {
 	select {
 	case n.places <- struct{}{}:
@@ -58,12 +63,18 @@ func (n *Nursery) Start(ctx context.Context) (*Process, error) {
 		<-n.places
 		return nil, err
 	}
-	n.living.Go(func() {
-		<-p.Done()
-		n.account(p)
-		<-n.places
-	})
 	return p, nil
+}
+
+// keep sees to the end of a process.
+func (n *Nursery) keep(p *Process) {
+	select {
+	case <-p.dismissed:
+		p.Stop()
+	case <-p.Done():
+	}
+	n.account(p)
+	<-n.places
 }
 
 func (n *Nursery) start(ctx context.Context) (*Process, error) {
@@ -72,6 +83,9 @@ func (n *Nursery) start(ctx context.Context) (*Process, error) {
 	}
 	n.starting.Lock()
 	defer n.starting.Unlock()
+	if n.closed {
+		return nil, errClosed
+	}
 	if !n.guard.Alive() {
 		n.guard.Close()
 		var err error
@@ -83,6 +97,7 @@ func (n *Nursery) start(ctx context.Context) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.living.Go(func() { n.keep(p) })
 	n.mu.Lock()
 	n.starts++
 	n.mu.Unlock()
@@ -131,13 +146,13 @@ func (n *Nursery) account(p *Process) {
 	}
 }
 
-// Close waits until no process is left, and ends the guard. All must have been stopped.
+// Close starts no more processes, waits until none is left, which must have been dismissed, and ends the guard.
 func (n *Nursery) Close() {
-	n.living.Wait()
 	n.starting.Lock()
-	defer n.starting.Unlock()
+	n.closed = true
+	n.starting.Unlock()
+	n.living.Wait()
 	n.guard.Close()
-	n.guard = nil
 }
 
 // crashLoop is how many processes in a row have to fail for a crash loop.

@@ -30,7 +30,7 @@ func TestANurseryHasPlaces(t *testing.T) {
 	}()
 	for _, p := range []func() *Process{func() *Process { return first }, func() *Process { return <-next }} {
 		p := p()
-		p.Stop()
+		p.Dismiss()
 		_ = p.Output.Close()
 	}
 }
@@ -82,7 +82,7 @@ func TestCrashLoopsAreSeen(t *testing.T) {
 	p.Use() // and yet it has failed: that is another matter
 	awaitEnd(t, p)
 	_ = p.Output.Close()
-	p.Stop()
+	p.Dismiss()
 	awaitAccounts(t, n, crashLoop+1)
 	if s := n.Status(); s.Crashing {
 		t.Errorf("%+v", s)

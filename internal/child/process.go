@@ -18,6 +18,9 @@ import (
 // its standard error open for ever.
 const lag = 100 * time.Millisecond
 
+// outputLag is the same for its standard output, where more may wait to be read.
+const outputLag = time.Second
+
 // Process is a running process, and then one that has ended. Safe for concurrent use.
 type Process struct {
 	// Set at creation, then read-only. The ends of the process's standard input and output belong to the caller of Start,
@@ -33,10 +36,12 @@ type Process struct {
 	lines  *listener
 	began  time.Time
 
-	used atomic.Bool
-	stop sync.Once
-	done chan struct{} // closed when it has ended
-	err  error         // why, to be read then
+	used      atomic.Bool
+	dismiss   sync.Once
+	dismissed chan struct{} // closed by Dismiss
+	stop      sync.Once
+	done      chan struct{} // closed when it has ended
+	err       error         // why, to be read then
 
 	mu    sync.Mutex
 	ended bool // its number, which is that of its group, may be somebody else's now
@@ -50,7 +55,7 @@ func Start(cfg *Config, guard *Guard) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("child: %s: %w", name(cfg), err)
 	}
-	p := &Process{cfg: cfg, guard: guard, began: time.Now(), done: make(chan struct{})}
+	p := &Process{cfg: cfg, guard: guard, began: time.Now(), done: make(chan struct{}), dismissed: make(chan struct{})}
 	p.lines = newListener(func(line string, skipped int) {
 		if cfg.Said != nil {
 			cfg.Said(p.PID, line, skipped)
@@ -124,7 +129,8 @@ func (p *Process) run(started chan<- error, theirs []*os.File) {
 	started <- nil
 
 	p.reap()
-	_ = p.errors.SetReadDeadline(time.Now().Add(lag)) // a pipe takes it
+	_ = p.errors.SetReadDeadline(time.Now().Add(lag)) // a pipe takes it, and one that is closed needs none
+	_ = p.Output.SetReadDeadline(time.Now().Add(outputLag))
 	listening.Wait()
 	closeFiles(p.errors)
 	p.mu.Lock()
@@ -160,6 +166,9 @@ func (p *Process) Use() { p.used.Store(true) }
 
 // Used reports whether Use was called.
 func (p *Process) Used() bool { return p.used.Load() }
+
+// Dismiss has the process's nursery stop it, and does not wait.
+func (p *Process) Dismiss() { p.dismiss.Do(func() { close(p.dismissed) }) }
 
 // Stop ends the process and waits for that: it closes its input, and where that does not help in time sends SIGTERM, then
 // SIGKILL, to its group.

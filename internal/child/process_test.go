@@ -298,7 +298,7 @@ func TestManyProcesses(t *testing.T) {
 				if got := make([]byte, 2); !readFull(t, p, got) {
 					t.Errorf("it said %q", got)
 				}
-				p.Stop()
+				p.Dismiss()
 				_ = p.Output.Close()
 			}
 		})
