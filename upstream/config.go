@@ -19,6 +19,7 @@ type Config struct {
 	Endpoints []EndpointConfig
 	Balance   Balance
 	Resolve   ResolveConfig
+	Exec      ExecConfig // where the URL is exec:, of child processes
 
 	// Connections is the size of the pool for each endpoint: connections, or HTTP requests at a time (each on a kept-alive
 	// connection of its own under HTTP/1.1).
@@ -63,6 +64,7 @@ func DefaultConfig(name, rawURL string) Config {
 		Connect: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		PingInterval: 20 * time.Second, PongTimeout: 10 * time.Second, IdleTimeout: 4 * time.Second,
 		Balance: BalanceLeast, Resolve: ResolveConfig{Interval: 30 * time.Second},
+		Exec:      DefaultExec(),
 		AgeJitter: 10, DrainTime: 30 * time.Second,
 		Window: 512, Pending: 4096, PendingWait: 5 * time.Second,
 		Passive: PassiveConfig{
@@ -92,6 +94,7 @@ func (c *Config) Validate() error {
 		bad("name is missing")
 	}
 	c.validateEndpoints(bad)
+	c.Exec.validateUse(IsExec(c.endpoints()[0].URL), bad)
 	c.validateChoice(bad)
 	c.validateHealth(bad)
 	if c.Connections < 1 || c.Connections > 4096 {
@@ -104,6 +107,7 @@ func (c *Config) Validate() error {
 		"health.passive.eject": c.Passive.Eject, "health.passive.max_eject": c.Passive.MaxEject,
 		"health.passive.forgiving": c.Passive.Forgiving,
 		"health.breaker.window":    c.Passive.Breaker.Window, "health.breaker.open": c.Passive.Breaker.Open,
+		"exec.input_grace": c.Exec.InputGrace, "exec.term_grace": c.Exec.TermGrace,
 		"backoff.min": c.BackoffMin, "backoff.max": c.BackoffMax, "backoff.stable": c.Stable,
 	} {
 		if d <= 0 {
@@ -145,6 +149,9 @@ func (c *Config) Validate() error {
 // source is where an endpoint comes from: its address and the headers to send. The URL's credentials become a header
 // (RFC 7617), which both transports take.
 func (c *Config) source(ec EndpointConfig) (source, error) {
+	if IsExec(ec.URL) {
+		return c.execSource(ec)
+	}
 	u, err := url.Parse(ec.URL)
 	if err != nil {
 		return source{}, err
@@ -187,6 +194,10 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 		if len(c.Endpoints) > 0 {
 			key = fmt.Sprintf("endpoints[%d].url", i)
 			c.validateEndpoint(e, i, bad)
+		}
+		if IsExec(e.URL) {
+			c.validateExec(key, e.URL, bad)
+			continue
 		}
 		u, err := url.Parse(e.URL)
 		switch {

@@ -44,6 +44,9 @@ func NewNursery(cfg Config, limits Limits) *Nursery {
 	return &Nursery{cfg: cfg, limits: limits, places: make(chan struct{}, limits.Processes)}
 }
 
+// ErrFull is returned where there are as many processes as may be.
+var ErrFull = errors.New("child: all places are taken")
+
 // ErrCrashing is returned for processes that are not started yet, since the last ones have ended too soon.
 var ErrCrashing = errors.New("child: it ends again and again")
 
@@ -56,7 +59,7 @@ func (n *Nursery) Start(ctx context.Context) (*Process, error) {
 	select {
 	case n.places <- struct{}{}:
 	case <-ctx.Done():
-		return nil, fmt.Errorf("child: %s: all %d are taken: %w", name(&n.cfg), n.limits.Processes, ctx.Err())
+		return nil, fmt.Errorf("%w: %s: %d, and none has ended in time", ErrFull, name(&n.cfg), n.limits.Processes)
 	}
 	p, err := n.start(ctx)
 	if err != nil {

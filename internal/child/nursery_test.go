@@ -17,7 +17,7 @@ func TestANurseryHasPlaces(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if _, err := n.Start(ctx); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := n.Start(ctx); !errors.Is(err, ErrFull) {
 		t.Errorf("a second one: %v", err)
 	}
 	next := make(chan *Process)

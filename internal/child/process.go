@@ -167,6 +167,13 @@ func (p *Process) Use() { p.used.Store(true) }
 // Used reports whether Use was called.
 func (p *Process) Used() bool { return p.used.Load() }
 
+// Expect notes that the process is asked to end: from now on its end is no failure.
+func (p *Process) Expect() {
+	p.mu.Lock()
+	p.asked = true
+	p.mu.Unlock()
+}
+
 // Dismiss has the process's nursery stop it, and does not wait.
 func (p *Process) Dismiss() { p.dismiss.Do(func() { close(p.dismissed) }) }
 
@@ -174,9 +181,7 @@ func (p *Process) Dismiss() { p.dismiss.Do(func() { close(p.dismissed) }) }
 // SIGKILL, to its group.
 func (p *Process) Stop() {
 	p.stop.Do(func() {
-		p.mu.Lock()
-		p.asked = true
-		p.mu.Unlock()
+		p.Expect()
 		_ = p.Input.Close()
 		for _, step := range []struct {
 			grace time.Duration
