@@ -138,6 +138,7 @@ func (c *Config) settle() {
 
 func (u *Upstream) settle() {
 	u.Target.Name = u.Name
+	u.settleExec()
 	u.Sessions, u.Warm = 0, 0
 	if u.Session.Own {
 		u.Sessions, u.Warm = max(u.Session.Max, 0), max(u.Session.Warm, 0)

@@ -96,6 +96,7 @@ func upstreamKeys(u *Upstream) section {
 			{"warm", count{&u.Session.Warm}},
 		}},
 		{"connections", count{&u.Connections}},
+		{"exec", execKeys(&u.Exec)},
 		{"http2", toggle{&u.HTTP2}},
 		{"headers", headers{&u.Headers}},
 		{"id", section{{"style", either{&u.Target.Numbers, "text", "number"}}}},

@@ -71,6 +71,9 @@ func (u *Upstream) checkHash(bad report) {
 
 // checkScheme reports what the scheme of its URLs makes of other settings.
 func (u *Upstream) checkScheme(bad report) {
+	if upstream.IsExec(u.firstURL()) {
+		u.checkExec(bad)
+	}
 	parsed, err := url.Parse(u.firstURL())
 	if err != nil {
 		return // reported where it stands

@@ -124,7 +124,7 @@ func TestDropIsOneLineOfText(t *testing.T) {
 func TestNothingIsLookedAtAboveItsLevel(t *testing.T) {
 	tel, _ := logged(t, slog.LevelError)
 	p, u := tel.ProxyHooks(), tel.UpstreamHooks()
-	if p.Dropped != nil || p.SessionOpened != nil || p.SessionClosed != nil || u.Connected != nil || u.Lost != nil || u.Retry != nil {
+	if p.Dropped != nil || p.SessionOpened != nil || p.SessionClosed != nil || u.Connected != nil || u.Lost != nil || u.Retry != nil || u.Said != nil {
 		t.Errorf("hooks are %+v and %+v", p, u)
 	}
 }

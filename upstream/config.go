@@ -13,7 +13,7 @@ import (
 type Config struct {
 	Name string // names the upstream in routes, logs and metrics
 
-	// URL is the upstream's address where there is one: ws, wss, http, https, tcp, unix, or demo:. Endpoints are several,
+	// URL is the upstream's address where there is one: ws, wss, http, https, tcp, unix, exec: or demo:. Endpoints are several,
 	// all of one kind of transport.
 	URL       string
 	Endpoints []EndpointConfig
@@ -77,6 +77,9 @@ func DefaultConfig(name, rawURL string) Config {
 	}
 	if u, err := url.Parse(rawURL); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
 		c.Connections = DefaultHTTPConnections
+	}
+	if IsExec(rawURL) {
+		c.Connections = 1 // a program is seldom made to run several times over
 	}
 	return c
 }
@@ -211,7 +214,7 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 			c.validateDemo(key, e.URL, bad)
 			continue
 		case kindOf(u) == "":
-			bad("%s: scheme must be ws, wss, http, https, tcp, unix or demo, not %q", key, u.Scheme)
+			bad("%s: scheme must be ws, wss, http, https, tcp, unix, exec or demo, not %q", key, u.Scheme)
 			continue
 		}
 		if err := checkAddress(u, e.URL); err != nil {

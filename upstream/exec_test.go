@@ -231,7 +231,9 @@ func TestExecThatDoesNotReadHoldsNobodyUp(t *testing.T) {
 	if got := next(t, p.came); got != "[3]" {
 		t.Errorf("the other answered %q", got)
 	}
-	next(t, p.lost) // within the write timeout
+	if err := next(t, p.lost); err == nil { // within the write timeout
+		t.Error("lost for no reason")
+	}
 }
 
 func TestExecOfManySessions(t *testing.T) {

@@ -26,7 +26,7 @@ stops at once. Flags override the file, which overrides the defaults; idmux conf
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "configuration `FILE` (YAML)"},
 			&cli.StringSliceFlag{Name: "listen", Usage: "`URL` to listen on: http://127.0.0.1:8545 (POST and WebSocket), tcp://127.0.0.1:4000, unix:///run/idmux.sock or stdio:, with ?framing=line or header"},
-			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http, https, tcp or unix, the last two with ?framing=line or header; demo: for the built-in one"},
+			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http, https, tcp or unix, the last two with ?framing=line or header; exec:command for a child process; demo: for the built-in one"},
 			&cli.IntFlag{Name: "pool", Usage: "upstream connections, or requests at a time (HTTP)"},
 			&cli.StringFlag{Name: "mode", Usage: "`MODE` of the upstream connections: shared by all clients, or session, one for each client"},
 			&cli.StringFlag{Name: "admin", Usage: "`HOST:PORT` for /healthz, /readyz and /metrics; off to have none"},
