@@ -146,6 +146,7 @@ func (c *Config) settle() {
 func (u *Upstream) settle(library *profiles.Library) {
 	u.Target.Name = u.Name
 	u.Target.Rules, _ = library.Rules(u.Profile) // what is wrong with it is reported where it stands
+	u.settleExec()
 	u.Sessions, u.Warm = 0, 0
 	if u.Session.Own {
 		u.Sessions, u.Warm = max(u.Session.Max, 0), max(u.Session.Warm, 0)

@@ -52,6 +52,12 @@ func plainly(c *Config) Config {
 		if len(u.Headers) == 0 {
 			u.Headers = nil
 		}
+		if len(u.Exec.Env) == 0 {
+			u.Exec.Env = nil
+		}
+		if len(u.Exec.EnvFiles) == 0 {
+			u.Exec.EnvFiles = nil
+		}
 		if len(u.Target.Methods) == 0 {
 			u.Target.Methods = nil
 		}

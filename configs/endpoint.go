@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/idmux/idmux/proxy"
 )
 
 // endpoint is an address to listen on.
@@ -86,13 +89,27 @@ func (c *Config) collisions() []problem {
 	}
 	for i := range c.Listeners {
 		l := &c.Listeners[i]
-		address, err := l.Address()
+		t, err := l.Transport()
 		if err != nil {
 			continue
 		}
 		at := index("listeners", i)
 		name := objectName("listener", l.Name, at)
-		check(join(at, "listen"), name, name+": listen", address)
+		if t.Network != "tcp" {
+			same := func(o proxy.ListenerConfig) bool {
+				before, err := o.Transport()
+				return err == nil && before.Network == t.Network && before.Address == t.Address
+			}
+			if j := slices.IndexFunc(c.Listeners[:i], same); j >= 0 {
+				other := index("listeners", j)
+				all = append(all, problem{
+					at: join(at, "listen"), other: join(other, "listen"), because: []string{join(other, "listen")},
+					text: fmt.Sprintf("%s: listen: %s is taken by %s", name, l.Listen, objectName("listener", c.Listeners[j].Name, other)),
+				})
+			}
+			continue
+		}
+		check(join(at, "listen"), name, name+": listen", t.Address)
 	}
 	if c.Admin.Listen != "" {
 		check("admin.listen", "admin", "admin.listen", c.Admin.Listen)

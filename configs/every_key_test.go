@@ -27,7 +27,7 @@ func TestEverySettingHasAKey(t *testing.T) {
 	check("Log", usual.Log, c.Log)
 	check("Profiles", usual.Profiles, c.Profiles)
 	check("Listeners", usual.Listeners[0], c.Listeners[0])
-	check("Upstreams", usual.Upstreams[0], c.Upstreams[0], c.Upstreams[1])
+	check("Upstreams", usual.Upstreams[0], c.Upstreams[0], c.Upstreams[1], c.Upstreams[2])
 	if seen < 100 {
 		t.Errorf("only %d settings", seen)
 	}
@@ -93,6 +93,8 @@ func TestSettled(t *testing.T) {
 		{"hash by method", `hash: {by: method}, balance: hash, url: "ws://h"`, 0, 0, true, "", 2},
 		{"hash by header", `url: "ws://h", balance: hash, hash: {header: X, by: header}`, 0, 0, false, "X", 2},
 		{"HTTP endpoints", `endpoints: [{url: "http://h"}, {url: "http://i"}]`, 0, 0, false, "", 64},
+		{"child process", `url: "exec:gopls"`, 0, 0, false, "", 1},
+		{"child processes", `url: "exec:gopls", mode: session, connections: 3`, 1000, 0, false, "", 3},
 	} {
 		c, err := Parse("idmux.yaml", []byte("version: 1\nupstreams:\n  - {name: node, "+test.keys+"}\n"))
 		if err != nil {

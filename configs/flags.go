@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/idmux/idmux/proxy"
+	"github.com/idmux/idmux/upstream"
 )
 
 // Flags are what the command line may say. What is empty or zero was not
@@ -161,6 +162,9 @@ func (o *overlay) upstreams(s setting) {
 		return
 	}
 	one := o.c.Upstreams[0]
+	if upstream.IsExec(s.values[0]) && strings.HasPrefix(s.from, "IDMUX_") { // whose words the variable's blanks have parted
+		s.values = []string{strings.Join(s.values, " ")}
+	}
 	o.c.Upstreams = nil
 	for i, url := range s.values {
 		u := one

@@ -108,13 +108,13 @@ upstreams: [{name: out, endpoints: [{url: "http://h"}, {url: "http://i"}]}]
 		{
 			name:  "wrong values",
 			env:   "IDMUX_LOG_LEVEL=debig|IDMUX_LOG_FORMAT=xml|IDMUX_INSTANCE=way-too-long|IDMUX_ADMIN=nowhere",
-			flags: Flags{Listen: []string{"tcp://:1"}, Upstream: []string{"ftp://u:hunter2@h"}, Pool: 5000},
+			flags: Flags{Listen: []string{"ws://:1"}, Upstream: []string{"ftp://u:hunter2@h"}, Pool: 5000},
 			errs: `IDMUX_INSTANCE way-too-long: rewrite: instance "way-too-long": must have 1 to 8 characters
 IDMUX_ADMIN nowhere: must be like 127.0.0.1:9545, not "nowhere"
 IDMUX_LOG_LEVEL debig: must be debug, info, warn or error, not "debig"; did you mean debug?
 IDMUX_LOG_FORMAT xml: must be text or json, not "xml"
---listen tcp://:1: scheme must be http, not "tcp"
---upstream ftp://u:REDACTED@h: scheme must be ws, wss, http, https or demo, not "ftp"
+--listen ws://:1: scheme must be http, tcp, unix or stdio, not "ws"
+--upstream ftp://u:REDACTED@h: scheme must be ws, wss, http, https, tcp, unix, exec or demo, not "ftp"
 --pool 5000: must be 1 to 4096, not 5000`,
 		},
 		{

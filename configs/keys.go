@@ -36,6 +36,7 @@ func listenerKeys(l *proxy.ListenerConfig) section {
 	return section{
 		{"name", text{&l.Name}},
 		{"listen", text{&l.Listen}},
+		{"socket_mode", octal{&l.SocketMode}},
 		{"upstream", text{&l.Upstream}},
 		{"methods", section{
 			{"allow", texts{&l.Methods.Allow}},
@@ -98,6 +99,7 @@ func upstreamKeys(u *Upstream) section {
 			{"warm", count{&u.Session.Warm}},
 		}},
 		{"connections", count{&u.Connections}},
+		{"exec", execKeys(&u.Exec)},
 		{"http2", toggle{&u.HTTP2}},
 		{"headers", headers{&u.Headers}},
 		{"id", section{{"style", either{&u.Target.Numbers, "text", "number"}}}},

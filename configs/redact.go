@@ -56,6 +56,9 @@ func secretsOf(url string) []span {
 			secret(from, from+at)
 		}
 	}
+	if strings.HasPrefix(shadow, "unix://") {
+		path = until(shadow, path, "?#") // the path of a file
+	}
 	for path < len(shadow) && shadow[path] == '/' {
 		end := until(shadow, path+1, "/?#")
 		part := shadow[path+1 : end]
@@ -66,6 +69,10 @@ func secretsOf(url string) []span {
 	}
 	for path < len(shadow) && shadow[path] != '#' {
 		end := until(shadow, path+1, "&#")
+		if word := shadow[path+1 : end]; word == "framing=line" || word == "framing=header" {
+			path = end
+			continue
+		}
 		if i := strings.IndexByte(shadow[path:end], '='); i >= 0 {
 			secret(path+i+1, end)
 		} else {

@@ -75,6 +75,9 @@ func (u *Upstream) checkHash(bad report) {
 
 // checkScheme reports what the scheme of its URLs makes of other settings.
 func (u *Upstream) checkScheme(bad report) {
+	if upstream.IsExec(u.firstURL()) {
+		u.checkExec(bad)
+	}
 	parsed, err := url.Parse(u.firstURL())
 	if err != nil {
 		return // reported where it stands
@@ -82,8 +85,20 @@ func (u *Upstream) checkScheme(bad report) {
 	switch scheme := parsed.Scheme; {
 	case u.HTTP2 && scheme != "" && scheme != "http" && scheme != "https":
 		bad("http2", "is for http and https only, not for %s", scheme)
+	case scheme == "tcp" || scheme == "unix":
+		u.checkStream(bad)
 	case scheme == "demo" && u.Target.Check.Kind != "" && u.Target.Check.Kind != proxy.CheckCall:
 		bad("health.active.kind", "the demo backend has no address; use call")
+	}
+}
+
+// checkStream reports what a stream of bytes has no place for.
+func (u *Upstream) checkStream(bad report) {
+	if u.Target.Check.Kind == proxy.CheckHTTP {
+		bad("health.active.kind", "http needs an upstream that speaks HTTP; use call or tcp")
+	}
+	if len(u.Headers) > 0 {
+		bad("headers", "are for ws and http only")
 	}
 }
 

@@ -64,7 +64,7 @@ func (c *Config) listenerProblems(i int) []problem {
 	l, at := &c.Listeners[i], index("listeners", i)
 	called := objectName("listener", l.Name, at)
 	all := split(l.Validate(), at, fmt.Sprintf("listener %q", l.Name), called, listenerKeys(l))
-	if host, err := l.Address(); err == nil {
+	if host, err := l.Address(); err == nil && host != "" {
 		if _, err := parseEndpoint(host); err != nil {
 			all = append(all, problem{at: join(at, "listen"), text: called + ": listen: " + err.Error()})
 		}

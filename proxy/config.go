@@ -3,7 +3,6 @@ package proxy
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -49,13 +48,15 @@ func (c *Config) Validate() error {
 // ListenerConfig is one address that clients connect to.
 type ListenerConfig struct {
 	Name     string
-	Listen   string // http://host:port
+	Listen   string // http://host:port, tcp://host:port, unix:///path or stdio:
 	Upstream string // where its requests go, unless a route says otherwise
 	Methods  MethodsConfig
 	Routes   []RouteConfig
 	Origins  []string // browser origins allowed; "*" allows all; requests without Origin always pass
 
-	Connections int // TCP connections at a time; more are refused
+	SocketMode int // permission bits of a unix socket's file
+
+	Connections int // connections at a time; more are refused
 	InFlight    int // requests in flight for each session; more are refused at once
 	Message     int // bytes of one frame or POST body, after decompression
 	Batch       int // members of one batch
@@ -63,10 +64,8 @@ type ListenerConfig struct {
 	SendQueue   int // bytes waiting for a client that doesn't read; more and it is evicted
 	BatchReply  int // bytes of the answers gathered for a session's batches
 
-	legacy bool // some upstream of its takes messages of JSON-RPC 1.0 and 1.1
-
 	HeaderTimeout time.Duration // for the request line and headers
-	BodyTimeout   time.Duration // how long a body may start with nothing, besides a second for each 4 KiB
+	BodyTimeout   time.Duration // how long a body or a frame that has begun may take, besides a second for each 4 KiB
 	WriteTimeout  time.Duration // how long a client may take nothing
 	IdleTimeout   time.Duration // how long an idle HTTP connection is kept
 	PingInterval  time.Duration // silence after which a WebSocket is pinged
@@ -77,7 +76,7 @@ type ListenerConfig struct {
 func DefaultListener(name, listen, upstream string) ListenerConfig {
 	l := rewrite.DefaultLimits()
 	return ListenerConfig{
-		Name: name, Listen: listen, Upstream: upstream,
+		Name: name, Listen: listen, Upstream: upstream, SocketMode: 0o600,
 		Connections: 50000, InFlight: 1024, Message: l.Size, Batch: l.Batch, Depth: l.Depth,
 		SendQueue: 64 << 20, BatchReply: 32 << 20,
 		HeaderTimeout: 10 * time.Second, BodyTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
@@ -94,8 +93,11 @@ func (c *ListenerConfig) Validate() error {
 	if c.Name == "" {
 		bad("name is missing")
 	}
-	if _, err := c.Address(); err != nil {
+	if _, err := c.Transport(); err != nil {
 		bad("listen: %v", err)
+	}
+	if c.SocketMode < 0 || c.SocketMode > 0o777 {
+		bad("socket_mode: must be 0000 to 0777, not %#o", c.SocketMode)
 	}
 	if c.Upstream == "" {
 		bad("upstream is missing")
@@ -141,24 +143,6 @@ func (c *ListenerConfig) Validate() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// Address returns host:port of the listen URL.
-func (c *ListenerConfig) Address() (string, error) {
-	u, err := url.Parse(c.Listen)
-	if err != nil {
-		return "", err
-	}
-	if u.Scheme != "http" {
-		return "", fmt.Errorf("scheme must be http, not %q", u.Scheme)
-	}
-	if _, _, err := net.SplitHostPort(u.Host); err != nil {
-		return "", fmt.Errorf("must be like http://127.0.0.1:8545, not %q", c.Listen)
-	}
-	if u.Path != "" && u.Path != "/" {
-		return "", fmt.Errorf("a path is not supported: %q", u.Path)
-	}
-	return u.Host, nil
 }
 
 func (c *ListenerConfig) limits() rewrite.Limits {

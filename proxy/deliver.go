@@ -37,6 +37,11 @@ func (r *Router) TooLarge(c *upstream.Conn, head []byte) {
 	r.broken(c, head, rewrite.ReasonResponseTooLarge)
 }
 
+// Noise implements upstream.Receiver.
+func (r *Router) Noise(c *upstream.Conn, line []byte) {
+	r.drop(DropNoise, c.Name, line[:min(len(line), 1<<10)])
+}
+
 // broken is for a frame that cannot be passed on. Its owner, where the frame still names one, is told at once; otherwise
 // their deadline tells them.
 func (r *Router) broken(c *upstream.Conn, frame []byte, why rewrite.Reason) {

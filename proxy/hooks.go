@@ -54,7 +54,7 @@ type ClientInfo struct {
 	Prefix   string // of its wire ids
 	Listener string
 	Remote   string // address of its socket
-	Protocol string // "websocket" or "http"
+	Protocol string // "http", "websocket", or the network of a stream: "tcp", "unix", "stdio"
 }
 
 // LogValue makes a ClientInfo a group of log fields.

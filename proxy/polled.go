@@ -16,14 +16,14 @@ type pollReader struct {
 }
 
 // newPollReaders returns n readers, or none where there is no poller.
-func newPollReaders(cfg *ListenerConfig, n int) []*pollReader {
+func newPollReaders(cfg *ListenerConfig, legacy bool, n int) []*pollReader {
 	var all []*pollReader
 	for range n {
 		p, err := wire.NewPoller()
 		if err != nil {
 			break // sessions have goroutines of their own then
 		}
-		r := &pollReader{poller: p, lane: newLane(cfg, false)}
+		r := &pollReader{poller: p, lane: newLane(cfg, legacy, false)}
 		p.Dry = r.lane.flusher.Flush
 		all = append(all, r)
 	}
@@ -70,11 +70,7 @@ func (s *Session) Ready() {
 			s.stepAside(ended, true)
 			return
 		}
-		frame, err := s.conn.ReadFrame()
-		if err == nil && unit == wire.MessageUnit {
-			err = s.reader.lane.handle(s, frame)
-		}
-		if err != nil {
+		if err := s.reader.lane.take(s, unit); err != nil {
 			s.stepAside(err, false)
 			return
 		}
@@ -151,11 +147,7 @@ func (s *Session) work(ln *lane, ended error) error {
 			return ended
 		}
 		s.reads.Store(s.reads.Load() | 1)
-		frame, err := s.conn.ReadFrame()
-		if err == nil && unit == wire.MessageUnit {
-			err = ln.handle(s, frame)
-		}
-		if err != nil {
+		if err := ln.take(s, unit); err != nil {
 			return err
 		}
 	}

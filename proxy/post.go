@@ -45,23 +45,23 @@ func (p *posting) free() {
 }
 
 // servePost answers a POST: the JSON-RPC response, 204 where none is owed, or an HTTP error.
-func (l *Listener) servePost(w http.ResponseWriter, r *http.Request, c *client) {
+func (h *httpEntrance) servePost(w http.ResponseWriter, r *http.Request, c *client) {
 	if !acceptable(r.Header.Get("Content-Type")) {
 		w.Header().Set("Accept-Post", "application/json")
 		httpError(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
 		return
 	}
 	p := postings.Get().(*posting)
-	if !l.readBody(w, r, &p.body) {
+	if !h.readBody(w, r, &p.body) {
 		p.free()
 		return
 	}
-	p.parser.Limits, p.parser.Legacy = l.cfg.limits(), l.cfg.legacy
+	p.parser.Limits, p.parser.Legacy = h.cfg.limits(), h.lanes.legacy
 	to := &post{answer: make(chan *wire.Frame, 1)}
-	where := l.routes.at(r)
-	owed, _ := l.router.forward(&inbound{
+	where := h.routes.at(r)
+	owed, _ := h.router.forward(&inbound{
 		client: c, place: &where, to: to, parser: &p.parser, flusher: &p.flusher,
-		header: r.Header, limit: l.cfg.BatchReply, frame: p.body.Bytes(),
+		header: r.Header, limit: h.cfg.BatchReply, frame: p.body.Bytes(),
 	})
 	p.flusher.Flush()
 	p.free()
@@ -73,7 +73,7 @@ func (l *Listener) servePost(w http.ResponseWriter, r *http.Request, c *client) 
 	case f := <-to.answer:
 		writeAnswer(w, f)
 	case <-r.Context().Done():
-		l.router.abandon(c)         // one request at a time on a connection: all that is pending is this POST's
+		h.router.abandon(c)         // one request at a time on a connection: all that is pending is this POST's
 		panic(http.ErrAbortHandler) // an empty 200 would look like success to a client that only half closed
 	}
 }
@@ -92,13 +92,13 @@ func acceptable(contentType string) bool {
 }
 
 // readBody reads and decompresses the body, or answers what is wrong with it and returns false.
-func (l *Listener) readBody(w http.ResponseWriter, r *http.Request, dst *bytes.Buffer) bool {
-	limit := int64(l.cfg.Message)
+func (h *httpEntrance) readBody(w http.ResponseWriter, r *http.Request, dst *bytes.Buffer) bool {
+	limit := int64(h.cfg.Message)
 	if r.ContentLength > limit {
-		l.refuseBody(w)
+		h.refuseBody(w)
 		return false
 	}
-	var body io.Reader = &pacedReader{r: r.Body, c: http.NewResponseController(w), start: time.Now(), idle: l.cfg.BodyTimeout}
+	var body io.Reader = &pacedReader{r: r.Body, c: http.NewResponseController(w), start: time.Now(), idle: h.cfg.BodyTimeout}
 	switch enc := r.Header.Get("Content-Encoding"); {
 	case enc == "" || equalFold(enc, "identity"):
 	case equalFold(enc, "gzip"):
@@ -120,7 +120,7 @@ func (l *Listener) readBody(w http.ResponseWriter, r *http.Request, dst *bytes.B
 	n, err := dst.ReadFrom(io.LimitReader(body, limit+1))
 	switch {
 	case n > limit:
-		l.refuseBody(w)
+		h.refuseBody(w)
 	case isTimeout(err):
 		httpError(w, http.StatusRequestTimeout, "body came too slowly")
 	case err != nil:
@@ -132,16 +132,21 @@ func (l *Listener) readBody(w http.ResponseWriter, r *http.Request, dst *bytes.B
 }
 
 // refuseBody answers a body over the limit: 413, and the JSON-RPC error for clients that look there.
-func (l *Listener) refuseBody(w http.ResponseWriter) {
+func (h *httpEntrance) refuseBody(w http.ResponseWriter) {
 	f := rewrite.NewFault(rewrite.ReasonTooLarge)
-	l.router.faults.add(f.Reason)
+	h.router.faults.add(f.Reason)
 	w.Header().Set("Connection", "close") // the rest of the body is not worth reading
 	out := faultFrame(nil, f)
 	writeFrame(w, http.StatusRequestEntityTooLarge, out)
 }
 
-// pacedReader bounds how long a body may take: idle, and a second for each 4 KiB that came. A slow but honest upload
-// passes, a byte a second does not.
+// paced is how long what a client sends may take from its begin, when n bytes of it have come: idle, and a second for each
+// 4 KiB. A slow but honest upload passes, a byte a second does not.
+func paced(idle time.Duration, n int64) time.Duration {
+	return idle + time.Duration(n)*time.Second/(4<<10)
+}
+
+// pacedReader bounds how long a body may take.
 type pacedReader struct {
 	r     io.Reader
 	c     *http.ResponseController
@@ -152,7 +157,7 @@ type pacedReader struct {
 
 func (p *pacedReader) Read(b []byte) (int, error) {
 	// Set for each read, since it moves; servers that cannot are the tests' recorders.
-	_ = p.c.SetReadDeadline(p.start.Add(p.idle + time.Duration(p.n)*time.Second/(4<<10)))
+	_ = p.c.SetReadDeadline(p.start.Add(paced(p.idle, p.n)))
 	n, err := p.r.Read(b)
 	p.n += int64(n)
 	if errors.Is(err, io.EOF) { // after another error, the server must not wait for the rest

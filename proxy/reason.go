@@ -18,6 +18,7 @@ const (
 	DropForeignID    Drop = "foreign_id"    // an answer whose id is none of idmux's
 	DropNullID       Drop = "null_id"       // an answer with id null or none: nobody can be told
 	DropGarbage      Drop = "garbage"       // a frame that is not JSON, or no JSON-RPC message
+	DropNoise        Drop = "noise"         // a line on a stream of an upstream that cannot be a message: a banner, a print statement
 	DropUnowned      Drop = "unowned"       // a notification from an upstream that nobody asked for
 	DropNotOwed      Drop = "not_owed"      // a client's answer to nothing
 	DropDenied       Drop = "method_denied" // a client's notification of a method that the configuration does not let pass
@@ -34,7 +35,7 @@ const (
 )
 
 var drops = []Drop{
-	DropLate, DropDuplicate, DropUnknown, DropWrongConn, DropForeignID, DropNullID, DropGarbage, DropUnowned,
+	DropLate, DropDuplicate, DropUnknown, DropWrongConn, DropForeignID, DropNullID, DropGarbage, DropNoise, DropUnowned,
 	DropNotOwed, DropDenied, DropNoUpstream, DropClientGone, DropNoticeFailed,
 	DropUnknownHandle, DropUnknownToken, DropUnknownReference, DropEarlyEvent, DropNoPush, DropTooManyQuestions,
 }
@@ -50,15 +51,16 @@ const (
 	CloseTooLarge     CloseReason = "too_large"     // a frame over the limit
 	CloseNotText      CloseReason = "not_text"      // a binary message
 	CloseNotUTF8      CloseReason = "not_utf8"      // a text message that is not UTF-8
-	CloseProtocol     CloseReason = "protocol"      // bytes that are no WebSocket frames
+	CloseProtocol     CloseReason = "protocol"      // bytes that are no frames
 	CloseMute         CloseReason = "ping_timeout"  // did not answer a ping
 	CloseUpstreamLost CloseReason = "upstream_lost" // in session mode: the state that its upstream connection had is gone
+	CloseSlowSender   CloseReason = "slow_sender"   // began a frame and did not come to its end in time
 	CloseDrain        CloseReason = "drain"         // idmux shuts down
 )
 
 var closeReasons = []CloseReason{
 	CloseByClient, CloseLost, CloseSlowConsumer, CloseTooLarge, CloseNotText, CloseNotUTF8, CloseProtocol, CloseMute,
-	CloseUpstreamLost, CloseDrain,
+	CloseUpstreamLost, CloseSlowSender, CloseDrain,
 }
 
 // counters count by a fixed set of words, so that nothing from outside becomes a metric label. Safe for concurrent use.

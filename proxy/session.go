@@ -13,7 +13,7 @@ import (
 // closeGrace is how long a client gets to read a goodbye and answer it.
 const closeGrace = time.Second
 
-// Session is one WebSocket client, from upgrade to close. Its reader is the goroutine of run; its answers are written
+// Session is one client that keeps a connection, from its first frame to its last: by WebSocket or on a stream. Its reader is the goroutine of run; its answers are written
 // by whoever brings them, as far as the client takes them without waiting.
 type Session struct {
 	client
@@ -24,6 +24,8 @@ type Session struct {
 	conn   wire.Conn
 	sender *wire.Sender
 	place  place
+	legacy bool // see lanes
+	stream bool // nobody can be pinged, and its end is a goodbye that says nothing but that no more will come
 
 	// Set at creation where a poller reads, else nil.
 	listener *Listener
@@ -35,21 +37,24 @@ type Session struct {
 	reads atomic.Uint64 // counts waits for the client and what ends them: odd while the reader is busy
 	ended sync.Once
 	why   atomic.Pointer[CloseReason] // the first reason given is the one that stays
+	dues  dues
 
 	// Owned by the listener's keeper.
 	seen  uint64
 	quiet time.Duration
+	busy  time.Time // when the session was last seen not to read
 }
 
 func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *Session {
 	s := &Session{
 		client: client{info: info, limit: l.cfg.InFlight},
 		place:  l.routes.at(r),
-		router: l.router, cfg: &l.cfg, conn: conn,
+		router: l.router, cfg: &l.cfg, conn: conn, stream: !conn.Control(),
 	}
-	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16, Failed: s.kick})
+	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16, Failed: s.failed})
 	s.pins = newPins(l.routes, &s.info, r.Header)
 	s.out = s
+	s.legacy = l.lanes.legacy
 	for _, t := range l.routes.targets {
 		if t.cfg.Rules != nil {
 			t.users.add(&s.client)
@@ -64,7 +69,7 @@ func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *
 // run serves the client on the caller's goroutine until its connection ends, and returns when nothing of the session
 // runs any more.
 func (s *Session) run() (CloseReason, error) {
-	ln := newLane(s.cfg, true)
+	ln := newLane(s.cfg, s.legacy, true)
 	s.conn.Listen(wire.Events{
 		Idle: func() { s.throttle(ln) },
 		Ping: s.pong,
@@ -89,7 +94,10 @@ func (s *Session) readLoop(ln *lane) error {
 	for {
 		frame, err := s.conn.ReadFrame()
 		if err != nil {
-			return err
+			if err = ln.excuse(s, err); err != nil {
+				return err
+			}
+			continue
 		}
 		if n := s.reads.Load(); n&1 == 0 {
 			s.reads.Store(n + 1)
@@ -98,6 +106,12 @@ func (s *Session) readLoop(ln *lane) error {
 			return err
 		}
 	}
+}
+
+// failed is told that a write has failed.
+func (s *Session) failed() {
+	s.dues.cancel()
+	s.kick()
 }
 
 var errNotUTF8 = errors.New("proxy: text message is not UTF-8")
@@ -119,6 +133,10 @@ func (s *Session) farewell(err error) {
 	var goodbye *wire.CloseError
 	switch {
 	case errors.As(err, &goodbye):
+		if s.stream { // it asks no more, but may wait for its answers
+			s.dues.wait()
+			s.sender.WaitBelow(1)
+		}
 		s.end(CloseByClient, goodbye.Code)
 		return
 	case errors.Is(err, wire.ErrTooLarge):
@@ -127,7 +145,9 @@ func (s *Session) farewell(err error) {
 		s.end(CloseNotText, wire.CodeNotText)
 	case errors.Is(err, wire.ErrProtocol):
 		s.end(CloseProtocol, wire.CodeProtocol)
-		return
+		if !s.stream { // the library reads no further
+			return
+		}
 	case errors.Is(err, errNotUTF8):
 	default:
 		s.end(CloseLost, wire.CodeGoingAway)
@@ -146,6 +166,7 @@ func (s *Session) farewell(err error) {
 func (s *Session) end(why CloseReason, code int) {
 	s.ended.Do(func() {
 		s.why.Store(&why)
+		s.dues.cancel()
 		if s.sender.Enqueue(&wire.Frame{Op: wire.Close, Code: code, B: []byte(why)}) == nil {
 			s.sender.Flush()
 		}
@@ -158,14 +179,23 @@ func (s *Session) end(why CloseReason, code int) {
 func (s *Session) evict(why CloseReason, code int) {
 	s.ended.Do(func() {
 		s.why.Store(&why)
+		s.dues.cancel()
 		s.sender.Discard(&wire.Frame{Op: wire.Close, Code: code, B: []byte(why)})
 		_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only on a closed connection
 		s.kick()
 	})
 }
 
-// reply implements replier. A client that doesn't read its answers is evicted; nobody waits for it.
+// reply implements replier.
 func (s *Session) reply(_ int, f *wire.Frame, fl *wire.Flusher) {
+	s.send(f, fl)
+	if s.stream {
+		s.dues.pay()
+	}
+}
+
+// send takes over f and sends it to the client. A client that doesn't read is evicted; nobody waits for it.
+func (s *Session) send(f *wire.Frame, fl *wire.Flusher) {
 	switch err := s.sender.Enqueue(f); {
 	case err == nil && fl != nil:
 		fl.Add(s.sender)
@@ -186,10 +216,16 @@ func (s *Session) pong(payload []byte) {
 	}
 }
 
-// check is the keeper's look at a session, every so often: it pings a silent client and ends a mute one. Who is silent
-// while the session does not read, since it waits for the upstream or for its answers to be taken, cannot be known.
+// check is the keeper's look at a session, every so often: it ends one whose client takes too long over a frame, pings a
+// silent one and ends a mute one. Who is silent while the session does not read, since it waits for the upstream or for its
+// answers to be taken, cannot be known.
 func (s *Session) check(elapsed time.Duration) {
-	if n := s.reads.Load(); n != s.seen || n&1 == 1 {
+	n := s.reads.Load()
+	s.checkFrame(n)
+	switch {
+	case s.stream: // nobody can be pinged; the system finds out whether the peer is there
+		return
+	case n != s.seen || n&1 == 1:
 		s.seen, s.quiet = n, 0
 		return
 	}
@@ -202,5 +238,24 @@ func (s *Session) check(elapsed time.Duration) {
 		if s.sender.Enqueue(&wire.Frame{Op: wire.Ping}) == nil {
 			s.sender.Flush()
 		}
+	}
+}
+
+// checkFrame ends a session whose client has begun a frame and doesn't come to its end.
+func (s *Session) checkFrame(reads uint64) {
+	now := time.Now()
+	if reads&1 == 1 {
+		s.busy = now // what may have come is not read
+		return
+	}
+	since, bytes := s.conn.Coming()
+	if since.IsZero() {
+		return
+	}
+	if since.Before(s.busy) {
+		since = s.busy
+	}
+	if now.Sub(since) > paced(s.cfg.BodyTimeout, int64(bytes)) {
+		s.end(CloseSlowSender, wire.CodePolicy)
 	}
 }

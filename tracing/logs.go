@@ -95,6 +95,12 @@ func (l *logs) event(e *upstream.Endpoint, what string, d time.Duration) {
 	l.write(slog.LevelInfo, skipped, "upstream endpoint", attrs...)
 }
 
+// said is a line of the standard error of a child process. How many there are is bounded where they come from.
+func (l *logs) said(e *upstream.Endpoint, pid int, line string, skipped int) {
+	l.write(slog.LevelInfo, skipped, "upstream says",
+		slog.String("upstream", e.Pool.Name()), slog.Int("pid", pid), slog.String("line", line))
+}
+
 func (l *logs) lost(c *upstream.Conn, err error) {
 	if errors.Is(err, upstream.ErrRetired) {
 		if skipped, ok := l.changes.allow("retired " + c.Pool.Name()); ok {

@@ -124,7 +124,7 @@ func TestDropIsOneLineOfText(t *testing.T) {
 func TestNothingIsLookedAtAboveItsLevel(t *testing.T) {
 	tel, _ := logged(t, slog.LevelError)
 	p, u := tel.ProxyHooks(), tel.UpstreamHooks()
-	if p.Dropped != nil || p.SessionOpened != nil || p.SessionClosed != nil || u.Connected != nil || u.Lost != nil || u.Retry != nil {
+	if p.Dropped != nil || p.SessionOpened != nil || p.SessionClosed != nil || u.Connected != nil || u.Lost != nil || u.Retry != nil || u.Said != nil {
 		t.Errorf("hooks are %+v and %+v", p, u)
 	}
 }
@@ -157,6 +157,7 @@ func (nobody) Answered(*upstream.Conn, *wire.Frame, upstream.Answer) {}
 func (nobody) Lost(*upstream.Conn, []*wire.Frame, error)             {}
 func (nobody) TooLarge(*upstream.Conn, []byte)                       {}
 func (nobody) Up(*upstream.Conn)                                     {}
+func (nobody) Noise(*upstream.Conn, []byte)                          {}
 
 // runPool runs a pool of n in-memory connections under the hooks until the returned function is called. Each dial is
 // answered by the function.

@@ -24,7 +24,8 @@ type instruments struct {
 	messages, orphaned, dropped, failed, closed, rejected metric.Int64ObservableCounter
 	entries, clients, connections, pool                   metric.Int64ObservableUpDownCounter
 	active, pending                                       metric.Int64ObservableUpDownCounter
-	retries, ejections                                    metric.Int64ObservableCounter
+	retries, ejections, starts, crashes                   metric.Int64ObservableCounter
+	children                                              metric.Int64ObservableUpDownCounter
 	build, up, open                                       metric.Int64ObservableGauge
 }
 
@@ -58,6 +59,9 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	i.pending = level(metricPending, "{request}", "Requests that wait for a place on an upstream's connections.")
 	i.retries = counter(metricRetries, "{retry}", "Attempts after the first: again after a failure, or hedged against a slow answer.")
 	i.ejections = counter(metricEjections, "{ejection}", "How often an endpoint was taken out for failing.")
+	i.children = level(metricChildren, "{process}", "Child processes of an upstream, those that are ending included.")
+	i.starts = counter(metricStarts, "{process}", "Child processes that were started.")
+	i.crashes = counter(metricCrashes, "{process}", "Child processes that have ended by themselves.")
 	// Without a unit: the unit 1 would end the Prometheus name in _ratio.
 	state := func(name, text string) metric.Int64ObservableGauge {
 		g, err := m.Int64ObservableGauge(name, metric.WithDescription(text))
@@ -87,7 +91,7 @@ func (i *instruments) observe(m metric.Meter, version string, r *proxy.Router, l
 		o.ObserveInt64(i.build, 1, build)
 		return nil
 	}, i.messages, i.orphaned, i.dropped, i.failed, i.closed, i.rejected, i.entries, i.clients, i.connections, i.pool, i.build,
-		i.active, i.pending, i.retries, i.ejections, i.up, i.open)
+		i.active, i.pending, i.retries, i.ejections, i.up, i.open, i.children, i.starts, i.crashes)
 	return err
 }
 
@@ -127,7 +131,13 @@ func (i *instruments) upstream(o metric.Observer, p *upstream.Pool) {
 		o.ObserveInt64(i.open, oneIf(open), attributes(name, keyLimit.String(limit)))
 	}
 	for _, e := range p.Endpoints() {
-		o.ObserveInt64(i.up, oneIf(e.Status().State == "up"), attributes(name, keyEndpoint.String(e.Name)))
+		s := e.Status()
+		o.ObserveInt64(i.up, oneIf(s.State == "up" || s.State == "idle"), attributes(name, keyEndpoint.String(e.Name)))
+		if s.Child != nil {
+			o.ObserveInt64(i.children, int64(s.Child.Running), attributes(name))
+			o.ObserveInt64(i.starts, int64(s.Child.Starts), attributes(name))
+			o.ObserveInt64(i.crashes, int64(s.Child.Crashes), attributes(name))
+		}
 	}
 }
 
@@ -138,16 +148,24 @@ func oneIf(on bool) int64 {
 	return 0
 }
 
-// listener observes a listener's connections: those that became WebSockets, and the others.
+// listener observes a listener's connections: of those that speak HTTP, those that became WebSockets, and the others.
 func (i *instruments) listener(o metric.Observer, l *proxy.Listener) {
-	name, tcp := keyListener.String(l.Name()), keyTransport.String("tcp")
+	t := l.Transport()
+	name, tcp := keyListener.String(l.Name()), keyTransport.String(transportNames[t.Network])
 	sessions := l.Sessions()
+	o.ObserveInt64(i.rejected, int64(l.Refused()), attributes(name, keyReason.String(rejectedByLimit)))
+	if t.Stream {
+		o.ObserveInt64(i.clients, int64(sessions), attributes(name, tcp, keyProtocol.String("jsonrpc")))
+		return
+	}
 	o.ObserveInt64(i.clients, int64(sessions), attributes(name, tcp, keyProtocol.String("websocket")))
 	// A session may be counted a moment longer than its connection.
 	rest := max(l.Connections()-sessions, 0)
 	o.ObserveInt64(i.clients, int64(rest), attributes(name, tcp, keyProtocol.String("http")))
-	o.ObserveInt64(i.rejected, int64(l.Refused()), attributes(name, keyReason.String(rejectedByLimit)))
 }
+
+// transportNames are what OpenTelemetry calls the networks of listeners (network.transport).
+var transportNames = map[string]string{"tcp": "tcp", "unix": "unix", "stdio": "pipe"}
 
 func attributes(attrs ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attrs...))

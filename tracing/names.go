@@ -73,5 +73,8 @@ const (
 	metricEjections   = "idmux.upstream.ejections"
 	metricEndpointUp  = "idmux.upstream.endpoint.up"
 	metricLimitOpen   = "idmux.upstream.limit.open"
+	metricChildren    = "idmux.upstream.child.count"
+	metricStarts      = "idmux.upstream.child.starts"
+	metricCrashes     = "idmux.upstream.child.crashes"
 	metricBuild       = "idmux.build.info"
 )

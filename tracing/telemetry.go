@@ -128,7 +128,7 @@ func (t *Telemetry) ProxyHooks() proxy.Hooks {
 func (t *Telemetry) UpstreamHooks() upstream.Hooks {
 	var h upstream.Hooks
 	if t.logs.on(slog.LevelInfo) {
-		h.Connected, h.Event = t.logs.connected, t.logs.event
+		h.Connected, h.Event, h.Said = t.logs.connected, t.logs.event, t.logs.said
 	}
 	if t.logs.on(slog.LevelWarn) {
 		h.Lost, h.Retry = t.logs.lost, t.logs.retry

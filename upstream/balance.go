@@ -31,7 +31,11 @@ type Choice struct {
 func (p *Pool) Pick(ch Choice) *Conn {
 	all := *p.endpoints.Load()
 	if len(all) == 1 && !ch.Better && !all[0].drained.Load() { // there is no choice: a doubtful endpoint is better than none
-		return all[0].pick()
+		c := all[0].pick()
+		if c == nil {
+			all[0].runs.demand()
+		}
+		return c
 	}
 	var room [8]*Endpoint
 	for range all {

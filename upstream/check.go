@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -19,7 +18,9 @@ func (e *Endpoint) Conn() *Conn {
 
 // CheckTCP connects to the endpoint and closes.
 func (e *Endpoint) CheckTCP(ctx context.Context, timeout time.Duration) error {
-	c, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, "tcp", e.dialAddress())
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	c, err := e.dialNet(ctx)
 	if err != nil {
 		return err
 	}

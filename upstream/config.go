@@ -13,14 +13,15 @@ import (
 type Config struct {
 	Name string // names the upstream in routes, logs and metrics
 
-	// URL is the upstream's address where there is one: ws, wss, http, https, or demo:. Endpoints are several, all
-	// WebSocket or all HTTP.
+	// URL is the upstream's address where there is one: ws, wss, http, https, tcp, unix, exec: or demo:. Endpoints are several,
+	// all of one kind of transport.
 	URL       string
 	Endpoints []EndpointConfig
 	Balance   Balance
 	Resolve   ResolveConfig
+	Exec      ExecConfig // where the URL is exec:, of child processes
 
-	// Connections is the size of the pool for each endpoint: WebSocket connections, or HTTP requests at a time (each on a kept-alive
+	// Connections is the size of the pool for each endpoint: connections, or HTTP requests at a time (each on a kept-alive
 	// connection of its own under HTTP/1.1).
 	Connections int
 	Headers     map[string]string // sent with the handshake or with each request
@@ -65,6 +66,7 @@ func DefaultConfig(name, rawURL string) Config {
 		Connect: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		PingInterval: 20 * time.Second, PongTimeout: 10 * time.Second, IdleTimeout: 4 * time.Second,
 		Balance: BalanceLeast, Resolve: ResolveConfig{Interval: 30 * time.Second},
+		Exec:      DefaultExec(),
 		AgeJitter: 10, DrainTime: 30 * time.Second,
 		Dedicated: 1000, Window: 512, Pending: 4096, PendingWait: 5 * time.Second,
 		Passive: PassiveConfig{
@@ -77,6 +79,9 @@ func DefaultConfig(name, rawURL string) Config {
 	}
 	if u, err := url.Parse(rawURL); err == nil && (u.Scheme == "http" || u.Scheme == "https") {
 		c.Connections = DefaultHTTPConnections
+	}
+	if IsExec(rawURL) {
+		c.Connections = 1 // a program is seldom made to run several times over
 	}
 	return c
 }
@@ -94,6 +99,7 @@ func (c *Config) Validate() error {
 		bad("name is missing")
 	}
 	c.validateEndpoints(bad)
+	c.Exec.validateUse(IsExec(c.endpoints()[0].URL), bad)
 	c.validateChoice(bad)
 	c.validateHealth(bad)
 	if c.Connections < 1 || c.Connections > 4096 {
@@ -106,6 +112,7 @@ func (c *Config) Validate() error {
 		"health.passive.eject": c.Passive.Eject, "health.passive.max_eject": c.Passive.MaxEject,
 		"health.passive.forgiving": c.Passive.Forgiving,
 		"health.breaker.window":    c.Passive.Breaker.Window, "health.breaker.open": c.Passive.Breaker.Open,
+		"exec.input_grace": c.Exec.InputGrace, "exec.term_grace": c.Exec.TermGrace,
 		"backoff.min": c.BackoffMin, "backoff.max": c.BackoffMax, "backoff.stable": c.Stable,
 	} {
 		if d <= 0 {
@@ -147,6 +154,9 @@ func (c *Config) Validate() error {
 // source is where an endpoint comes from: its address and the headers to send. The URL's credentials become a header
 // (RFC 7617), which both transports take.
 func (c *Config) source(ec EndpointConfig) (source, error) {
+	if IsExec(ec.URL) {
+		return c.execSource(ec)
+	}
 	u, err := url.Parse(ec.URL)
 	if err != nil {
 		return source{}, err
@@ -182,13 +192,17 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 	if c.URL != "" && len(c.Endpoints) > 0 {
 		bad("url: give a url or endpoints, not both")
 	}
-	kinds := make(map[bool]bool)
+	kinds := make(map[string]bool)
 	seen := make(map[string]bool)
 	for i, e := range c.endpoints() {
 		key := "url"
 		if len(c.Endpoints) > 0 {
 			key = fmt.Sprintf("endpoints[%d].url", i)
 			c.validateEndpoint(e, i, bad)
+		}
+		if IsExec(e.URL) {
+			c.validateExec(key, e.URL, bad)
+			continue
 		}
 		u, err := url.Parse(e.URL)
 		switch {
@@ -201,22 +215,27 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 		case u.Scheme == "demo":
 			c.validateDemo(key, e.URL, bad)
 			continue
-		case u.Scheme != "ws" && u.Scheme != "wss" && !isHTTP(u):
-			bad("%s: scheme must be ws, wss, http, https or demo, not %q", key, u.Scheme)
+		case kindOf(u) == "":
+			bad("%s: scheme must be ws, wss, http, https, tcp, unix, exec or demo, not %q", key, u.Scheme)
 			continue
-		case u.Host == "":
-			bad("%s: host is missing in %q", key, e.URL)
-			continue
-		case seen[u.Host]:
-			bad("%s: %s is there twice", key, u.Host)
 		}
-		kinds[isHTTP(u)] = true
-		seen[u.Host] = true
+		if err := checkAddress(u, e.URL); err != nil {
+			bad("%s: %w", key, err)
+			continue
+		}
+		if seen[place(u)] {
+			bad("%s: %s is there twice", key, place(u))
+		}
+		if u.Scheme == "unix" && c.Resolve.By != "" {
+			bad("resolve.by: %s has no name to look up", e.URL)
+		}
+		kinds[kindOf(u)] = true
+		seen[place(u)] = true
 	}
 	if len(kinds) > 1 {
-		bad("endpoints: must be all WebSocket or all HTTP")
+		bad("endpoints: must be all WebSocket, all HTTP or all streams")
 	}
-	if c.Sessions > 0 && kinds[true] {
+	if c.Sessions > 0 && kinds[kindHTTP] {
 		bad("mode: an HTTP upstream has no connections to give to sessions")
 	}
 }
@@ -268,5 +287,3 @@ func (c *Config) validateHealth(bad func(format string, args ...any)) {
 		bad("health.breaker.calls: must be at least 1, not %d", h.Breaker.Calls)
 	}
 }
-
-func isHTTP(u *url.URL) bool { return u.Scheme == "http" || u.Scheme == "https" }

@@ -18,6 +18,10 @@ type Receiver interface {
 	// TooLarge is Deliver for a frame over Config.Response: head, borrowed as well, is what was read of it.
 	TooLarge(c *Conn, head []byte)
 
+	// Noise is called for a line on a stream that cannot be a message, borrowed as well: something printed it that should
+	// not have.
+	Noise(c *Conn, line []byte)
+
 	// Answered is called for each HTTP exchange that ended. f is the frame that was sent, borrowed until it returns.
 	Answered(c *Conn, f *wire.Frame, a Answer)
 

@@ -17,7 +17,7 @@ import (
 // Safe for concurrent use.
 type Endpoint struct {
 	// Set at creation, then read-only.
-	Name     string // host:port, or the URL where there is none; unique in its pool
+	Name     string // host:port, the path of a socket, or the URL where there is neither; unique in its pool
 	Pool     *Pool
 	url      *url.URL
 	header   http.Header
@@ -25,6 +25,7 @@ type Endpoint struct {
 	weight   int
 	priority int
 	dial     DialFunc // nil for HTTP
+	runs     *runs    // nil where there are no child processes
 	health   health
 
 	slots    []atomic.Pointer[Conn]
@@ -48,6 +49,7 @@ type source struct {
 	url     *url.URL    // without credentials
 	header  http.Header // with them
 	address string      // dialed in place of the URL's host; empty: the URL's own
+	exec    *execSource // nil where there are no child processes
 }
 
 func newEndpoint(p *Pool, s source) *Endpoint {
@@ -58,8 +60,8 @@ func newEndpoint(p *Pool, s source) *Endpoint {
 	switch {
 	case s.address != "":
 		e.Name = s.address
-	case s.url.Host != "":
-		e.Name = s.url.Host
+	case place(s.url) != "":
+		e.Name = place(s.url)
 	default:
 		e.Name = s.url.String()
 	}
@@ -68,8 +70,12 @@ func newEndpoint(p *Pool, s source) *Endpoint {
 	switch {
 	case p.dial != nil:
 		e.dial = p.dial
-	case s.url.Scheme == "ws" || s.url.Scheme == "wss":
+	case s.exec != nil:
+		e.dial, e.runs = e.dialExec, newRuns(e, s.exec)
+	case kindOf(s.url) == kindWebSocket:
 		e.dial = e.dialWebSocket
+	case kindOf(s.url) == kindStream:
+		e.dial = e.dialStream
 	default:
 		n = 1 // one Conn for the endpoint, with Connections workers
 	}
@@ -91,6 +97,7 @@ func (e *Endpoint) run(ctx context.Context) {
 	}
 	<-ctx.Done()
 	e.group.Wait()
+	e.runs.close()
 	e.stopDrainLimit()
 	e.health.close()
 }
@@ -99,7 +106,7 @@ func (e *Endpoint) run(ctx context.Context) {
 // successor is there; one that is retired goes on in the background until it has finished what it has.
 func (e *Endpoint) runSlot(ctx context.Context, slot int) {
 	b := newBackoff(&e.Pool.cfg)
-	for e.awaitDuty(ctx) {
+	for e.runs.await(ctx) && e.awaitDuty(ctx) {
 		c, s, err := e.connect(ctx, fmt.Sprintf("%s-%d", e.label(), slot+1), e.slots[slot].Load())
 		if err == nil {
 			start := time.Now()
@@ -332,13 +339,16 @@ type EndpointStatus struct {
 	Connections int    `json:"connections"`
 	InFlight    int    `json:"in_flight"`
 	Waiting     int    `json:"waiting"`
-	State       string `json:"state"` // up, down, drained, ejected, open, behind, unreachable
+	State       string `json:"state"` // up, down, drained, ejected, open, behind, unreachable, idle, crashing
+
+	Child *ChildStatus `json:"child,omitempty"`
 }
 
 // Status returns a snapshot.
 func (e *Endpoint) Status() EndpointStatus {
 	s := EndpointStatus{
 		Name: e.Name, Priority: e.priority, Weight: e.weight, InFlight: int(e.inFlight.Load()), State: e.health.state(),
+		Child: e.Children(),
 	}
 	for _, c := range e.Connections() {
 		if c.Ready() {
@@ -349,6 +359,10 @@ func (e *Endpoint) Status() EndpointStatus {
 	switch {
 	case e.drained.Load():
 		s.State = "drained"
+	case s.State == "up" && s.Child != nil && s.Child.crashing:
+		s.State = "crashing"
+	case s.State == "up" && e.runs.waits():
+		s.State = "idle"
 	case s.State == "up" && s.Connections == 0 && !e.Pool.SessionMode(): // where there are as many as sessions
 		s.State = "unreachable"
 	}

@@ -41,6 +41,8 @@ func (r *recorder) Up(*Conn) {}
 
 func (r *recorder) TooLarge(c *Conn, _ []byte) { r.Deliver(c, []byte("too large")) }
 
+func (r *recorder) Noise(c *Conn, line []byte) { r.Deliver(c, append([]byte("noise "), line...)) }
+
 func (r *recorder) Deliver(c *Conn, frame []byte) {
 	if r.delivered != nil {
 		r.delivered(c, frame)

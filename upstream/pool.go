@@ -23,6 +23,9 @@ type Hooks struct {
 	Retry     func(p *Pool, err error, after time.Duration) // not connected because of err, dialing again after a while
 	Lost      func(c *Conn, err error)
 	Event     func(e *Endpoint, what string, d time.Duration) // an endpoint's health has changed, for a while where d is not 0
+
+	// Said is called for a line of the standard error of a child process; skipped is how many before it were left out.
+	Said func(e *Endpoint, pid int, line string, skipped int)
 }
 
 // Pool is the set of connections to one upstream: its endpoints, each with its own. Run keeps them up; Pick offers one.
@@ -60,7 +63,7 @@ func New(cfg Config, recv Receiver, hooks Hooks, dial DialFunc) (*Pool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("upstream %s: %w", cfg.Name, err)
 		}
-		if dial == nil && s.url.Scheme != "ws" && s.url.Scheme != "wss" && !isHTTP(s.url) {
+		if k := kindOf(s.url); dial == nil && s.exec == nil && (k == "" || k == kindDemo) {
 			return nil, fmt.Errorf("upstream %s: cannot dial %q", cfg.Name, ec.URL)
 		}
 		p.sources = append(p.sources, s)
@@ -96,7 +99,7 @@ func (p *Pool) URL() string {
 }
 
 // HTTP reports whether the upstream is one to which each call is a request of its own, so that it can send nothing unasked.
-func (p *Pool) HTTP() bool { return isHTTP(p.sources[0].url) }
+func (p *Pool) HTTP() bool { return kindOf(p.sources[0].url) == kindHTTP }
 
 // Endpoints returns the present endpoints.
 func (p *Pool) Endpoints() []*Endpoint { return slices.Clone(*p.endpoints.Load()) }
@@ -142,7 +145,13 @@ func (p *Pool) Ready() bool {
 	if p.cfg.Sessions > 0 {
 		return p.leases.ready()
 	}
-	return p.Live() > 0
+	return p.Live() > 0 || p.idle()
+}
+
+// idle reports whether there are no connections for the only reason that nobody has asked for one.
+func (p *Pool) idle() bool {
+	all := *p.endpoints.Load()
+	return len(all) == 1 && all[0].runs.waits()
 }
 
 // Live is the number of connections that are up.

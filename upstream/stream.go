@@ -94,7 +94,8 @@ func (s *stream) serve(ctx context.Context, c *Conn, recv Receiver, cfg *Config)
 			s.reads.Add(1)
 			c.Flusher.Flush()
 		},
-		Ping: s.pong,
+		Ping:  s.pong,
+		Noise: func(line []byte) { c.heard(); recv.Noise(c, line) },
 	})
 	ended := make(chan struct{})
 	var helpers sync.WaitGroup
@@ -133,10 +134,14 @@ func (s *stream) read(c *Conn, recv Receiver) error {
 	}
 }
 
-// keep pings a silent peer, gives up a mute one, and says goodbye when ctx ends.
+// keep pings a silent peer, gives up a mute one, and says goodbye when ctx ends. On a stream nobody can be pinged: there, the
+// system finds out whether the peer's machine is there, and calls without an answer whether the peer is (Passive.Mute).
 func (s *stream) keep(ctx context.Context, ended <-chan struct{}, c *Conn, cfg *Config) {
 	wait := time.NewTimer(cfg.PingInterval)
 	defer wait.Stop()
+	if !s.conn.Control() {
+		wait.Stop()
+	}
 	seen, pinged := s.reads.Load(), false
 	age, stopAge := lifetime(cfg)
 	defer stopAge()

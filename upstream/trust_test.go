@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/idmux/idmux/internal/child"
 )
 
 // trusted is a certificate for 127.0.0.1 that this process takes for one of a known authority.
@@ -54,6 +56,11 @@ func (a *authority) install(dir string) error {
 }
 
 func TestMain(m *testing.M) {
+	child.GuardMain()
+	if role := os.Getenv(childRole); role != "" {
+		playChild(role)
+		return
+	}
 	dir, err := os.MkdirTemp("", "upstream")
 	if err == nil {
 		err = trusted.install(dir)

@@ -9,6 +9,8 @@ import (
 	"runtime/debug"
 
 	"github.com/urfave/cli/v2"
+
+	"github.com/idmux/idmux/internal/child"
 )
 
 // Exit codes.
@@ -21,6 +23,7 @@ const (
 var errUsage = errors.New("usage")
 
 func main() {
+	child.GuardMain()
 	app := newApp()
 	if err := app.Run(os.Args); err != nil {
 		fmt.Fprintln(os.Stderr, "idmux:", err)

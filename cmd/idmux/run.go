@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -55,9 +56,11 @@ func run(ctx context.Context, cfg *configs.Config, tel *tracing.Telemetry, out i
 	failed := make(chan error, len(p.listeners)+1)
 	for i, l := range p.listeners {
 		upper.Go(func() {
-			if err := l.Serve(serving, p.sockets[i]); err != nil {
-				failed <- fmt.Errorf("listener %s: %w", l.Name(), err)
+			err := l.Serve(serving, p.sockets[i])
+			if err != nil {
+				err = fmt.Errorf("listener %s: %w", l.Name(), err)
 			}
+			failed <- err // nil: standard input has ended
 		})
 	}
 	if p.admin != nil {
@@ -72,6 +75,9 @@ func run(ctx context.Context, cfg *configs.Config, tel *tracing.Telemetry, out i
 	case <-ctx.Done():
 		p.drain(cfg.Proxy.DrainTime, tel)
 	case err = <-failed:
+		if err == nil {
+			p.drain(cfg.Proxy.DrainTime, tel)
+		}
 	}
 	stopServing()
 	if p.admin != nil {
@@ -123,13 +129,11 @@ func build(cfg *configs.Config, tel *tracing.Telemetry) (*parts, error) {
 		return nil, err
 	}
 	for _, lc := range cfg.Listeners {
-		addr, err := lc.Address()
-		if err == nil {
-			err = p.listen(addr)
-		}
+		sock, err := lc.Open()
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("listener %s: %w", lc.Name, err), p.closeSockets())
 		}
+		p.sockets = append(p.sockets, sock)
 	}
 	if cfg.Admin.Listen != "" {
 		sock, err := net.Listen("tcp", cfg.Admin.Listen)
@@ -146,14 +150,6 @@ func build(cfg *configs.Config, tel *tracing.Telemetry) (*parts, error) {
 	return p, nil
 }
 
-func (p *parts) listen(addr string) error {
-	sock, err := net.Listen("tcp", addr)
-	if err == nil {
-		p.sockets = append(p.sockets, sock)
-	}
-	return err
-}
-
 func (p *parts) closeSockets() error {
 	var errs []error
 	for _, s := range p.sockets {
@@ -165,7 +161,7 @@ func (p *parts) closeSockets() error {
 // announce says where idmux listens and what to try.
 func (p *parts) announce(out io.Writer, cfg *configs.Config) {
 	for i, s := range p.sockets {
-		fmt.Fprintf(out, "listening on http://%s (HTTP POST and WebSocket) for upstream %s\n", s.Addr(), cfg.Listeners[i].Upstream)
+		fmt.Fprintf(out, "listening on %s for upstream %s\n", described(&cfg.Listeners[i], s.Addr()), cfg.Listeners[i].Upstream)
 	}
 	for _, pool := range p.pools {
 		fmt.Fprintf(out, "upstream %s: %s, %d connections\n", pool.Name(), pool.URL(), pool.Size())
@@ -173,7 +169,7 @@ func (p *parts) announce(out io.Writer, cfg *configs.Config) {
 	if p.adminSock != nil {
 		fmt.Fprintf(out, "admin on http://%s (/healthz, /readyz, /metrics, /upstreams)\n", p.adminSock.Addr())
 	}
-	if len(p.sockets) == 0 || len(cfg.Upstreams) != 1 || cfg.Upstreams[0].URL != "demo:" {
+	if len(p.sockets) == 0 || len(cfg.Upstreams) != 1 || cfg.Upstreams[0].URL != "demo:" || !strings.HasPrefix(cfg.Listeners[0].Listen, "http:") {
 		return
 	}
 	const message = `{"jsonrpc":"2.0","id":1,"method":"echo","params":["hello"]}`
@@ -181,4 +177,16 @@ func (p *parts) announce(out io.Writer, cfg *configs.Config) {
 	fmt.Fprintf(out, "\ntry:\n  curl -s http://%s -H 'Content-Type: application/json' -d '%s'\n", addr, message)
 	fmt.Fprintf(out, "  npx wscat -c ws://%s -w 1 -x '%s'\n", addr, message)
 	fmt.Fprintf(out, "  go run ./cmd/idmux-load run --url ws://%s --clients 100 --duration 3s\n", addr)
+}
+
+// described is where a listener listens, and what it takes there.
+func described(l *proxy.ListenerConfig, addr net.Addr) string {
+	t, err := l.Transport()
+	switch {
+	case err != nil || !t.Stream:
+		return fmt.Sprintf("http://%s (HTTP POST and WebSocket)", addr)
+	case t.Network == "stdio":
+		return fmt.Sprintf("standard input and output (framing %s)", t.Framing)
+	}
+	return fmt.Sprintf("%s://%s (framing %s)", t.Network, addr, t.Framing)
 }

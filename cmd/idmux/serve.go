@@ -6,11 +6,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/urfave/cli/v2"
 
 	"github.com/idmux/idmux/configs"
+	"github.com/idmux/idmux/proxy"
 	"github.com/idmux/idmux/tracing"
 )
 
@@ -22,9 +25,9 @@ func serveCommand() *cli.Command {
 stops at once. Flags override the file, which overrides the defaults; idmux config shows the result.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "configuration `FILE` (YAML)"},
-			&cli.StringSliceFlag{Name: "listen", Usage: "`URL` to listen on, like http://127.0.0.1:8545 (POST and WebSocket)"},
-			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http or https; demo: for the built-in one"},
-			&cli.IntFlag{Name: "pool", Usage: "upstream connections (WebSocket), or requests at a time (HTTP)"},
+			&cli.StringSliceFlag{Name: "listen", Usage: "`URL` to listen on: http://127.0.0.1:8545 (POST and WebSocket), tcp://127.0.0.1:4000, unix:///run/idmux.sock or stdio:, with ?framing=line or header"},
+			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http, https, tcp or unix, the last two with ?framing=line or header; exec:command for a child process; demo: for the built-in one"},
+			&cli.IntFlag{Name: "pool", Usage: "upstream connections, or requests at a time (HTTP)"},
 			&cli.StringFlag{Name: "mode", Usage: "`MODE` of the upstream connections: shared by all clients, or session, one for each client"},
 			&cli.StringFlag{Name: "profile", Usage: "`NAME` of the protocol of the upstreams: jsonrpc, bitcoin, ethereum, solana, substrate or tendermint"},
 			&cli.StringFlag{Name: "admin", Usage: "`HOST:PORT` for /healthz, /readyz and /metrics; off to have none"},
@@ -64,7 +67,11 @@ func serve(c *cli.Context) error {
 	}
 	slog.SetLogLoggerLevel(slog.LevelDebug) // what libraries print may quote an upstream
 	slog.SetDefault(tel.Logger())
-	err = run(ctx, cfg, tel, os.Stdout)
+	out := os.Stdout
+	if slices.ContainsFunc(cfg.Listeners, func(l proxy.ListenerConfig) bool { return strings.HasPrefix(l.Listen, "stdio:") }) {
+		out = os.Stderr // the client's messages are on standard output
+	}
+	err = run(ctx, cfg, tel, out)
 	flush, cancel := context.WithTimeout(context.Background(), flushTime)
 	defer cancel()
 	if terr := tel.Shutdown(flush); err == nil && terr != nil {

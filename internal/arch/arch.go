@@ -25,16 +25,17 @@ type Package struct {
 // layers are the packages of the product, by folder, and what else of the product each may import. A folder below one of
 // them has its rule.
 var layers = map[string][]string{
-	"internal/wire": {},
-	"rewrite":       {},
-	"profiles":      {"rewrite"},
-	"upstream":      {"internal/wire"},
-	"correlate":     {"profiles", "rewrite"},
-	"proxy":         {"upstream", "internal/wire", "correlate", "profiles", "rewrite"},
-	"tracing":       {"proxy", "upstream", "rewrite"},
-	"configs":       {"tracing", "proxy", "upstream", "profiles", "rewrite"},
-	"cmd":           {"configs", "tracing", "proxy", "upstream", "internal/wire", "profiles", "rewrite"},
-	"bench":         {}, // runs the commands as its users do
+	"internal/wire":  {},
+	"internal/child": {},
+	"rewrite":        {},
+	"profiles":       {"rewrite"},
+	"upstream":       {"internal/wire", "internal/child"},
+	"correlate":      {"profiles", "rewrite"},
+	"proxy":          {"upstream", "internal/wire", "correlate", "profiles", "rewrite"},
+	"tracing":        {"proxy", "upstream", "rewrite"},
+	"configs":        {"tracing", "proxy", "upstream", "profiles", "rewrite"},
+	"cmd":            {"configs", "tracing", "proxy", "upstream", "internal/wire", "internal/child", "profiles", "rewrite"},
+	"bench":          {}, // runs the commands as its users do
 
 	// Test helpers look at the product from outside.
 	"internal/arch":        {},

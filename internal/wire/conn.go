@@ -29,6 +29,14 @@ type Conn interface {
 	// Listen sets the functions that ReadFrame calls. It must be called before the first ReadFrame.
 	Listen(ev Events)
 
+	// Control reports whether Ping, Pong and Close frames reach the peer as such. On a stream nobody can be pinged, and a
+	// Close frame is the end of what is written.
+	Control() bool
+
+	// Coming is when a frame began of which the rest has to come, and how much of it is here, as the reader saw it before
+	// its last wait; the zero time where there is none. Safe for concurrent use.
+	Coming() (since time.Time, bytes int)
+
 	// SetReadDeadline bounds the wait of ReadFrame; the zero time lifts the bound.
 	SetReadDeadline(t time.Time) error
 
@@ -41,6 +49,10 @@ type Events struct {
 	Idle func()               // about to wait for the peer: time to flush what was made of the frames so far
 	Ping func(payload []byte) // a ping that wants a Pong with the payload (borrowed)
 	Pong func()               // an answer to a Ping
+
+	// Noise is told a line that cannot be a JSON-RPC message, such as a banner, in place of ReadFrame's returning it; nil:
+	// lines are frames whatever is in them. Borrowed; streams with LineFraming only.
+	Noise func(line []byte)
 }
 
 var (

@@ -169,6 +169,10 @@ func (e *pipeEnd) Buffered() int {
 	return e.bytes
 }
 
+func (e *pipeEnd) Control() bool { return true }
+
+func (e *pipeEnd) Coming() (time.Time, int) { return time.Time{}, 0 }
+
 func (e *pipeEnd) SetReadDeadline(t time.Time) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()

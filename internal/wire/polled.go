@@ -86,6 +86,7 @@ func (c *webSocket) Next() (Unit, int) {
 	}
 	s := c.sock
 	if s.in == nil {
+		s.pace.whole()
 		return NoUnit, 0
 	}
 	b, f := s.in.b[s.off:], &s.fed
@@ -97,12 +98,14 @@ func (c *webSocket) Next() (Unit, int) {
 		f.at += size
 		switch {
 		case op == opClose && f.inside: // no end of the message will come; the library finds the goodbye on its way to it
+			s.pace.whole()
 			return f.announce(MessageUnit, f.at, nil)
 		case op >= opClose:
 			if !f.inside {
 				f.control = f.at
 			}
 		case final || op > 2: // a reserved opcode is an error that the library will find
+			s.pace.whole()
 			return f.announce(MessageUnit, f.at, nil)
 		default:
 			f.inside = true
@@ -110,12 +113,20 @@ func (c *webSocket) Next() (Unit, int) {
 	}
 	switch {
 	case f.control > 0:
+		s.pace.whole()
 		return f.announce(ControlUnit, f.control, emptyMessage)
 	case len(b) > c.limit+smallChunk: // enough for the reader to see that it is too large, whatever follows
 		return f.announce(MessageUnit, len(b), nil)
 	}
+	s.pace.waiting(len(b))
 	return NoUnit, 0
 }
+
+// Join implements Polled.
+func (c *webSocket) Join(p *Poller, m Member) error { return c.sock.join(p, m) }
+
+// Leave implements Polled.
+func (c *webSocket) Leave(p *Poller) { c.sock.leave(p) }
 
 // announce lets n bytes be read, and what is given to the library behind them.
 func (f *polled) announce(u Unit, n int, pad []byte) (Unit, int) {

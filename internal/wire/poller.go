@@ -30,9 +30,11 @@ type Polled interface {
 
 // AsPolled returns conn as a Polled, if it can be one.
 func AsPolled(conn Conn) (Polled, bool) {
-	c, ok := conn.(*webSocket)
-	if !ok || !c.plain || c.sock.raw == nil {
-		return nil, false
+	switch c := conn.(type) {
+	case *webSocket:
+		return c, c.plain && c.sock.raw != nil
+	case *stream:
+		return c, c.plain && c.sock.raw != nil && c.sock.raw == c.sock.rawOut // files may be readable for ever
 	}
-	return c, true
+	return nil, false
 }

@@ -144,10 +144,10 @@ func (p *Poller) control(op, fd int) error {
 	return errors.Join(cerr, os.NewSyscallError("epoll_ctl", err))
 }
 
-// Join implements Polled.
-func (c *webSocket) Join(p *Poller, m Member) error {
+// join implements Polled.Join.
+func (s *Socket) join(p *Poller, m Member) error {
 	var err error
-	cerr := c.sock.raw.Control(func(fd uintptr) {
+	cerr := s.raw.Control(func(fd uintptr) {
 		p.mu.Lock()
 		p.members[int32(fd)] = m
 		p.mu.Unlock()
@@ -156,10 +156,10 @@ func (c *webSocket) Join(p *Poller, m Member) error {
 	return errors.Join(cerr, err)
 }
 
-// Leave implements Polled.
-func (c *webSocket) Leave(p *Poller) {
+// leave implements Polled.Leave.
+func (s *Socket) leave(p *Poller) {
 	// Control fails on a closed connection, whose descriptor has left by being closed.
-	_ = c.sock.raw.Control(func(fd uintptr) {
+	_ = s.raw.Control(func(fd uintptr) {
 		p.mu.Lock()
 		delete(p.members, int32(fd))
 		p.mu.Unlock()

@@ -25,8 +25,8 @@ func (p *Poller) Run(context.Context) {}
 // Kick does nothing.
 func (p *Poller) Kick(Member) {}
 
-// Join implements Polled.
-func (c *webSocket) Join(*Poller, Member) error { return errors.ErrUnsupported }
+// join fails.
+func (s *Socket) join(*Poller, Member) error { return errors.ErrUnsupported }
 
-// Leave implements Polled.
-func (c *webSocket) Leave(*Poller) {}
+// leave does nothing.
+func (s *Socket) leave(*Poller) {}

@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// Socket is a net.Conn that goes under the WebSocket library, on both sides, and changes how bytes reach the kernel:
+// Socket is a net.Conn that goes under the WebSocket library, or a stream, on both sides, and changes how bytes reach the kernel:
 // once corked, writes are held until a flush, so that many frames leave in one system call; and a read takes a whole
 // chunk from the kernel into a pooled buffer, which is held only while there is something in it.
 //
 // Read is for one goroutine. Write, TryFlush and Flush may be called by several, but only one at a time may flush.
 type Socket struct {
 	net.Conn
-	raw     syscall.RawConn // nil where the connection has no file descriptor: then only Flush writes
+	raw     syscall.RawConn // to read from; nil where there is no file descriptor
+	rawOut  syscall.RawConn // to write to; nil where there is no file descriptor: then only Flush writes
 	timeout time.Duration   // Flush: how long the peer may take nothing
 	closed  func()          // called once, by Close; may be nil
 	corked  bool            // set by Cork, before the socket is shared
@@ -33,6 +34,8 @@ type Socket struct {
 	n      int
 	err    error
 	failed bool // a read has failed
+	taken  int  // bytes read since the last message
+	pace   pace
 
 	// Owned by whoever flushes.
 	onWrite func(fd uintptr) bool
@@ -46,11 +49,7 @@ type Socket struct {
 // NewSocket wraps c. writeTimeout is how long a peer may take nothing before a flush fails.
 func NewSocket(c net.Conn, writeTimeout time.Duration) *Socket {
 	s := &Socket{Conn: c, timeout: writeTimeout}
-	if sc, ok := c.(syscall.Conn); ok {
-		if raw, err := sc.SyscallConn(); err == nil {
-			s.raw = raw
-		}
-	}
+	s.raw, s.rawOut = rawConns(c)
 	s.onRead, s.onWrite, s.onFill = s.readOnce, s.writeOnce, s.fill // made once: a closure for each call would be an allocation
 	return s
 }
@@ -79,8 +78,13 @@ func (s *Socket) Read(p []byte) (int, error) {
 	if s.idle != nil {
 		s.idle()
 	}
+	s.pace.waiting(s.taken)
 	n, err := s.readSome(p)
 	s.failed = s.failed || err != nil
+	s.taken += n
+	if s.in != nil {
+		s.taken += len(s.in.b) - s.off
+	}
 	return n, err
 }
 
@@ -110,7 +114,7 @@ func (s *Socket) readSome(p []byte) (int, error) {
 	case err != nil: // closed, or past the deadline
 		return 0, err
 	case s.err != nil:
-		return 0, &net.OpError{Op: "read", Net: "tcp", Addr: s.RemoteAddr(), Err: os.NewSyscallError("read", s.err)}
+		return 0, &net.OpError{Op: "read", Net: s.RemoteAddr().Network(), Addr: s.RemoteAddr(), Err: os.NewSyscallError("read", s.err)}
 	case s.n == 0 && s.in == nil:
 		return 0, io.EOF
 	case s.in != nil:
@@ -163,6 +167,17 @@ func (s *Socket) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// appendWith puts into the write buffer what f appends.
+func (s *Socket) appendWith(f func(dst []byte) []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.out == nil {
+		s.out = getBuffer()
+		s.sent = 0
+	}
+	s.out.b = f(s.out.b)
+}
+
 // SetWriteDeadline implements net.Conn. Corked, it does nothing: writes don't wait, and Flush sets its own deadline.
 func (s *Socket) SetWriteDeadline(t time.Time) error {
 	if s.corked {
@@ -188,15 +203,15 @@ func (s *Socket) TryFlush() (done bool, err error) {
 	if s.out == nil {
 		return true, nil
 	}
-	if s.raw == nil {
+	if s.rawOut == nil {
 		return false, nil
 	}
 	s.werr = nil
-	if err := s.raw.Write(s.onWrite); err != nil {
+	if err := s.rawOut.Write(s.onWrite); err != nil {
 		return false, err
 	}
 	if s.werr != nil {
-		return false, &net.OpError{Op: "write", Net: "tcp", Addr: s.RemoteAddr(), Err: os.NewSyscallError("write", s.werr)}
+		return false, &net.OpError{Op: "write", Net: s.RemoteAddr().Network(), Addr: s.RemoteAddr(), Err: os.NewSyscallError("write", s.werr)}
 	}
 	return s.out == nil, nil
 }

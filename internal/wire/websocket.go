@@ -95,12 +95,14 @@ func newWebSocket(ws *websocket.Conn, sock *Socket, limit int) *webSocket {
 	c := &webSocket{ws: ws, sock: sock, limit: limit}
 	ws.SetCloseHandler(func(int, string) error { return nil }) // the owner answers, through its sender
 	ws.SetPingHandler(func(p string) error {
+		c.heard()
 		if c.ev.Ping != nil {
 			c.ev.Ping([]byte(p))
 		}
 		return nil
 	})
 	ws.SetPongHandler(func(string) error {
+		c.heard()
 		if c.ev.Pong != nil {
 			c.ev.Pong()
 		}
@@ -161,6 +163,7 @@ func (c *webSocket) ReadFrame() ([]byte, error) {
 		putBuffer(c.buf)
 		c.buf = nil
 	}
+	c.heard()
 	if c.dead {
 		return nil, ErrClosed
 	}
@@ -192,6 +195,14 @@ func (c *webSocket) ReadFrame() ([]byte, error) {
 			c.dead = true
 			return nil, c.readError(err)
 		}
+	}
+}
+
+// heard notes that nothing has come of a message so far. A control frame between its fragments doesn't change what has.
+func (c *webSocket) heard() {
+	if c.buf == nil && !c.sock.fed.on {
+		c.sock.taken = 0
+		c.sock.pace.whole()
 	}
 }
 
@@ -245,6 +256,8 @@ func closePayload(code int, reason []byte) []byte {
 
 func (c *webSocket) TryFlush() (bool, error)           { return c.sock.TryFlush() }
 func (c *webSocket) Flush() error                      { return c.sock.Flush() }
+func (c *webSocket) Control() bool                     { return true }
+func (c *webSocket) Coming() (time.Time, int)          { return c.sock.pace.coming() }
 func (c *webSocket) Buffered() int                     { return c.sock.Buffered() }
 func (c *webSocket) SetReadDeadline(t time.Time) error { return c.ws.SetReadDeadline(t) }
 func (c *webSocket) Close() error                      { return c.ws.Close() }

@@ -1,0 +1,85 @@
+package proxy
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+
+	"github.com/idmux/idmux/internal/wire"
+)
+
+// Networks of a Transport.
+const (
+	networkTCP   = "tcp"
+	networkUnix  = "unix"
+	networkStdio = "stdio"
+)
+
+// Transport is what a listen URL says.
+type Transport struct {
+	Network string       // tcp, unix or stdio
+	Address string       // host:port, the path of a socket, or nothing
+	Stream  bool         // frames follow each other on the connection; otherwise it is HTTP's
+	Framing wire.Framing // of a stream
+}
+
+// Transport reads the listen URL.
+func (c *ListenerConfig) Transport() (Transport, error) {
+	u, err := url.Parse(c.Listen)
+	if err != nil {
+		return Transport{}, err
+	}
+	t := Transport{Network: networkTCP, Address: u.Host, Stream: u.Scheme != "http"}
+	switch u.Scheme {
+	case "http", "tcp":
+		if _, _, err := net.SplitHostPort(u.Host); err != nil {
+			return Transport{}, fmt.Errorf("must be like %s://127.0.0.1:8545, not %q", u.Scheme, c.Listen)
+		}
+		if u.Path != "" && u.Path != "/" {
+			return Transport{}, fmt.Errorf("a path is not supported: %q", u.Path)
+		}
+	case "unix":
+		t.Network, t.Address = networkUnix, u.Path
+		if u.Host != "" || u.Path == "" {
+			return Transport{}, fmt.Errorf("must be like unix:///run/idmux.sock, not %q", c.Listen)
+		}
+		if err := wire.CheckSocketPath(u.Path); err != nil {
+			return Transport{}, err
+		}
+	case "stdio":
+		t.Network = networkStdio
+		if u.Host != "" || u.Path != "" || u.Opaque != "" {
+			return Transport{}, fmt.Errorf("must be stdio: and nothing else, not %q", c.Listen)
+		}
+	default:
+		return Transport{}, fmt.Errorf("scheme must be http, tcp, unix or stdio, not %q", u.Scheme)
+	}
+	if t.Stream {
+		t.Framing, err = wire.FramingOf(u)
+	}
+	return t, err
+}
+
+// Address returns host:port of the listen URL, "" where the transport has none.
+func (c *ListenerConfig) Address() (string, error) {
+	t, err := c.Transport()
+	if err != nil || t.Network != networkTCP {
+		return "", err
+	}
+	return t.Address, nil
+}
+
+// Open opens what the listener listens on, for Serve.
+func (c *ListenerConfig) Open() (net.Listener, error) {
+	t, err := c.Transport()
+	if err != nil {
+		return nil, err
+	}
+	switch t.Network {
+	case networkUnix:
+		return wire.ListenUnix(t.Address, c.SocketMode)
+	case networkStdio:
+		return wire.ListenStdio()
+	}
+	return net.Listen("tcp", t.Address)
+}
