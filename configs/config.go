@@ -65,7 +65,7 @@ type Upstream struct {
 // Session is what an upstream does in mode session, and whether it is in it.
 type Session struct {
 	Own  bool // each session has a connection of its own
-	Max  int  // sessions at a time
+	Max  int  // sessions at a time; or those, in shared mode, that have one after a method for which the profile says so
 	Warm int  // connections kept ready for the next sessions
 }
 
@@ -147,7 +147,7 @@ func (u *Upstream) settle(library *profiles.Library) {
 	u.Target.Name = u.Name
 	u.Target.Rules, _ = library.Rules(u.Profile) // what is wrong with it is reported where it stands
 	u.settleExec()
-	u.Sessions, u.Warm = 0, 0
+	u.Sessions, u.Warm, u.Dedicated = 0, 0, max(u.Session.Max, 0)
 	if u.Session.Own {
 		u.Sessions, u.Warm = max(u.Session.Max, 0), max(u.Session.Warm, 0)
 	}

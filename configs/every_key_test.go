@@ -40,6 +40,9 @@ func checkChanged(t *testing.T, path string, usual reflect.Value, changed []refl
 	if usual.Kind() == reflect.Struct {
 		seen := 0
 		for i := range usual.NumField() {
+			if !usual.Type().Field(i).IsExported() {
+				continue // not for anybody outside of its package to set
+			}
 			var fields []reflect.Value
 			for _, v := range changed {
 				fields = append(fields, v.Field(i))

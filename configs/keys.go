@@ -20,6 +20,7 @@ func (c *Config) keys() section {
 		{"limits", section{
 			{"in_flight", count{&c.Proxy.InFlight}},
 			{"late", count{&c.Proxy.Late}},
+			{"questions", count{&c.Proxy.Questions}},
 		}},
 		{"drain", section{{"timeout", duration{&c.Proxy.DrainTime}}}},
 		{"profiles", texts{&c.Profiles}},

@@ -39,6 +39,9 @@ func (c *Config) Validate() error {
 	if c.Late < 0 {
 		errs = append(errs, fmt.Errorf("limits.late: must not be negative"))
 	}
+	if c.Questions < 0 {
+		errs = append(errs, fmt.Errorf("limits.questions: must not be negative"))
+	}
 	if c.DrainTime < 0 {
 		errs = append(errs, fmt.Errorf("drain.timeout: must not be negative"))
 	}
