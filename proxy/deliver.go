@@ -72,10 +72,10 @@ func (r *Router) route(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rew
 	id := e.ID.Of(frame)
 	switch {
 	case e.Kind == rewrite.Notification, e.Kind == rewrite.Request && string(id) == "null": // as older dialects send them
-		r.notice(c, p, frame, e)
+		r.notice(&news{conn: c, parser: p, frame: frame, e: e, fl: &c.Flusher})
 		return
 	case e.Kind == rewrite.Request:
-		r.putQuestion(c, p, frame, e)
+		r.putQuestion(&news{conn: c, parser: p, frame: frame, e: e, fl: &c.Flusher})
 		return
 	}
 	if id == nil || string(id) == "null" {
@@ -271,8 +271,12 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 		return
 	}
 	x, verdict := r.pending.Take(w2k(f.Key), c.ID)
+	if a.Events && verdict == rewrite.Taken {
+		r.eventsEnded(c, x, a.Err)
+		return
+	}
 	if verdict != rewrite.Taken {
-		if a.Err == nil { // otherwise no answer came, for it was cancelled
+		if a.Err == nil && !a.Events { // otherwise no answer came, for it was cancelled
 			r.drop(dropOf(verdict), c.Name, a.Body)
 		}
 		return

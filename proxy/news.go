@@ -41,59 +41,94 @@ func (u *users) list() []*client {
 	return all
 }
 
+// news is a message of an upstream that is no answer.
+type news struct {
+	conn   *upstream.Conn
+	parser *rewrite.Parser
+	frame  []byte
+	e      *rewrite.Envelope
+	fl     *wire.Flusher // of the reader; nil where many goroutines read
+
+	// Set where it came with the answer to a request of a client: it belongs to that.
+	owner *client
+	to    replier
+}
+
+// rules returns the target and what its profile says of the message; nil: nothing.
+func (n *news) rules(r *Router) (*Target, *profiles.Op) {
+	t := r.targets[n.conn.Pool.Name()]
+	if t.cfg.Rules == nil {
+		return t, nil
+	}
+	return t, t.cfg.Rules.Upstream(n.parser.Name(n.frame, n.e))
+}
+
 // notice gives a notification of an upstream to those whom a value in it names, or whom the profile or the connection
 // says; otherwise it is dropped and counted.
-func (r *Router) notice(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rewrite.Envelope) {
-	t := r.targets[c.Pool.Name()]
-	var op *profiles.Op
-	if t.cfg.Rules != nil {
-		op = t.cfg.Rules.Upstream(p.Name(frame, e))
-	}
+func (r *Router) notice(n *news) {
+	t, op := n.rules(r)
 	if op != nil {
 		switch {
 		case op.Ref != nil:
-			r.recall(c, t, p, frame, e, op.Ref)
+			r.recall(n, op.Ref)
 			return
-		case r.giveEvent(c, t, frame, e, op), r.giveProgress(c, t, frame, e, op), r.giveNamed(c, frame, e, op):
+		case r.giveEvent(n, t, op), r.giveProgress(n, t, op), r.giveNamed(n, op):
 			return
 		}
 	}
-	tenant, _ := c.Tenant.Load().(*client)
+	tenant, _ := n.conn.Tenant.Load().(*client)
+	if n.owner != nil {
+		tenant = n.owner
+	}
 	switch {
 	case tenant != nil:
-		r.pass(tenant, frame, e, &c.Flusher)
+		r.pass(tenant, n)
 	case op == nil || op.News == "" || op.News == profiles.ToNone:
-		why := DropUnowned
-		if op != nil && len(op.Handles) > 0 {
-			why = DropUnknownHandle
-		} else if op != nil && len(op.Tokens) > 0 {
-			why = DropUnknownToken
-		}
-		r.drop(why, c.Name, frame)
+		r.drop(unowned(op), n.conn.Name, n.frame)
 	case op.News == profiles.ToAll:
 		for _, u := range t.users.list() {
-			r.pass(u, frame, e, &c.Flusher)
+			r.pass(u, n)
 		}
 	default:
-		if owner := r.soleAsker(c); owner != nil {
-			r.pass(owner, frame, e, &c.Flusher)
+		if owner := r.soleAsker(n.conn); owner != nil {
+			r.pass(owner, n)
 			return
 		}
-		r.drop(DropUnowned, c.Name, frame)
+		r.drop(DropUnowned, n.conn.Name, n.frame)
 	}
 }
 
+// unowned is the word for a notification that belongs to nobody.
+func unowned(op *profiles.Op) Drop {
+	switch {
+	case op == nil:
+	case len(op.Handles) > 0:
+		return DropUnknownHandle
+	case len(op.Tokens) > 0:
+		return DropUnknownToken
+	}
+	return DropUnowned
+}
+
 // pass sends a client a notification as it came.
-func (r *Router) pass(c *client, frame []byte, e *rewrite.Envelope, fl *wire.Flusher) {
+func (r *Router) pass(c *client, n *news) {
 	f := wire.NewFrame()
-	f.B = append(f.B, e.Msg.Of(frame)...)
-	if r.tell(c, nil, f, fl) {
+	f.B = append(f.B, n.e.Msg.Of(n.frame)...)
+	r.give(c, n.to, f, n)
+}
+
+// give sends a client what was made of a message.
+func (r *Router) give(c *client, to any, f *wire.Frame, n *news) {
+	if r.tell(c, to, f, n.fl) {
 		r.events.Add(1)
+	} else {
+		r.drop(DropNoPush, n.conn.Name, n.frame)
 	}
 }
 
 // giveEvent gives a notification to those who have the subscription that it is about, and reports whether it was about one.
-func (r *Router) giveEvent(c *upstream.Conn, t *Target, frame []byte, e *rewrite.Envelope, op *profiles.Op) bool {
+func (r *Router) giveEvent(n *news, t *Target, op *profiles.Op) bool {
+	c, frame, e := n.conn, n.frame, n.e
 	for i := range op.Handles {
 		use := &op.Handles[i]
 		if use.Part != profiles.PartNotify {
@@ -113,9 +148,7 @@ func (r *Router) giveEvent(c *upstream.Conn, t *Target, frame []byte, e *rewrite
 		for _, s := range to {
 			f := wire.NewFrame()
 			f.B = correlate.AppendEvent(f.B, frame, e.Msg, at, s.Value)
-			if r.tell(s.Owner, nil, f, &c.Flusher) {
-				r.events.Add(1)
-			}
+			r.give(s.Owner, nil, f, n)
 		}
 		if len(to) > 0 && holds(use.Ends, frame, e) {
 			for _, s := range to {

@@ -20,6 +20,32 @@ type post struct {
 	answer chan *wire.Frame // room for the one answer
 }
 
+// postReply is what a POST's answer is given to, and what sends it.
+type postReply interface {
+	replier
+
+	// serve writes the answer: alone as JSON. It returns false, and has written nothing or not all, where the client has
+	// to be cut off; gone is closed when it has left.
+	serve(w http.ResponseWriter, gone <-chan struct{}, cfg *ListenerConfig, alone func(*wire.Frame)) bool
+}
+
+func newReply(r *http.Request, cfg *ListenerConfig) postReply {
+	if acceptsEvents(r.Header) {
+		return newEventPost(cfg.SendQueue)
+	}
+	return &post{answer: make(chan *wire.Frame, 1)}
+}
+
+func (p *post) serve(_ http.ResponseWriter, gone <-chan struct{}, _ *ListenerConfig, alone func(*wire.Frame)) bool {
+	select {
+	case f := <-p.answer:
+		alone(f)
+		return true
+	case <-gone:
+		return false
+	}
+}
+
 // reply implements replier.
 func (p *post) reply(_ int, f *wire.Frame, _ *wire.Flusher) { p.answer <- f }
 
@@ -57,7 +83,7 @@ func (h *httpEntrance) servePost(w http.ResponseWriter, r *http.Request, c *clie
 		return
 	}
 	p.parser.Limits, p.parser.Legacy = h.cfg.limits(), h.lanes.legacy
-	to := &post{answer: make(chan *wire.Frame, 1)}
+	to := newReply(r, &h.cfg)
 	where := h.routes.at(r)
 	owed, _ := h.router.forward(&inbound{
 		client: c, place: &where, to: to, parser: &p.parser, flusher: &p.flusher,
@@ -69,10 +95,7 @@ func (h *httpEntrance) servePost(w http.ResponseWriter, r *http.Request, c *clie
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	select {
-	case f := <-to.answer:
-		writeAnswer(w, f)
-	case <-r.Context().Done():
+	if !to.serve(w, r.Context().Done(), &h.cfg, func(f *wire.Frame) { writeAnswer(w, f) }) {
 		h.router.abandon(c)         // one request at a time on a connection: all that is pending is this POST's
 		panic(http.ErrAbortHandler) // an empty 200 would look like success to a client that only half closed
 	}

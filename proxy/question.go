@@ -16,49 +16,49 @@ const questionTime = 5 * time.Minute
 // appendQuestionID appends the id under which a client is asked: an id space of idmux's own, apart from the client's.
 func appendQuestionID(dst []byte, number uint64) []byte { return strconv.AppendUint(dst, number, 10) }
 
-// ask gives a request of an upstream to the one client that is to answer it, or answers it: nobody else ever sees it.
-func (r *Router) putQuestion(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rewrite.Envelope) {
-	t := r.targets[c.Pool.Name()]
-	var op *profiles.Op
-	if t.cfg.Rules != nil {
-		op = t.cfg.Rules.Upstream(p.Name(frame, e))
-	}
+// putQuestion gives a request of an upstream to the one client that is to answer it, or answers it: nobody else ever sees it.
+func (r *Router) putQuestion(n *news) {
+	c, frame, e := n.conn, n.frame, n.e
+	t, op := n.rules(r)
 	id := e.ID.Of(frame)
 	if op != nil && op.Answer != nil {
 		out := respond(id, op.Answer)
 		out.Urgent = true
-		_ = c.Offer(out, &c.Flusher) // if its queue is full or it is gone, the upstream has other worries
+		_ = c.Offer(out, n.fl) // if its queue is full or it is gone, the upstream has other worries
 		return
 	}
-	who := r.whoAnswers(c, t, frame, e, op)
+	who := r.whoAnswers(n, t, op)
 	if who == nil || who.out == nil {
 		r.drop(DropUnowned, c.Name, frame)
-		r.decline(c, id, rewrite.ReasonMethodDenied, &c.Flusher)
+		r.decline(c, id, rewrite.ReasonMethodDenied, n.fl)
 		return
 	}
 	var edits []rewrite.Edit
+	fits := true
 	if op != nil {
-		var ok bool
-		if edits, ok = r.mintForClient(c, t, who, frame, e, op); !ok {
-			r.decline(c, id, rewrite.ReasonOverloaded, &c.Flusher)
-			return
-		}
+		edits, fits = r.mintForClient(c, t, who, frame, e, op)
 	}
-	number, ok := r.questions.Ask(who, c, id, r.until(questionTime))
-	if !ok {
+	var number uint64
+	if fits {
+		number, fits = r.questions.Ask(who, c, id, r.until(questionTime))
+	}
+	if !fits {
 		r.drop(DropTooManyQuestions, c.Name, frame)
-		r.decline(c, id, rewrite.ReasonOverloaded, &c.Flusher)
+		r.decline(c, id, rewrite.ReasonOverloaded, n.fl)
 		return
 	}
 	r.asked.Add(1)
 	f := wire.NewFrame()
-	f.B = p.AppendRequest(f.B, frame, e, appendQuestionID(nil, number), edits)
-	r.tell(who, nil, f, &c.Flusher)
+	f.B = n.parser.AppendRequest(f.B, frame, e, appendQuestionID(nil, number), edits)
+	r.give(who, n.to, f, n)
 }
 
 // whoAnswers returns the client that is to answer a request of an upstream; nil: nobody.
-func (r *Router) whoAnswers(c *upstream.Conn, t *Target, frame []byte, e *rewrite.Envelope, op *profiles.Op) *client {
-	if tenant, ok := c.Tenant.Load().(*client); ok {
+func (r *Router) whoAnswers(n *news, t *Target, op *profiles.Op) *client {
+	if n.owner != nil {
+		return n.owner
+	}
+	if tenant, ok := n.conn.Tenant.Load().(*client); ok {
 		return tenant
 	}
 	if op == nil || op.Question == nil {
@@ -66,14 +66,14 @@ func (r *Router) whoAnswers(c *upstream.Conn, t *Target, frame []byte, e *rewrit
 	}
 	switch op.Question.By {
 	case profiles.ByOwner:
-		return r.soleAsker(c)
+		return r.soleAsker(n.conn)
 	case profiles.ByToken:
-		at, found := op.AskAt.Find(frame, e)
+		at, found := op.AskAt.Find(n.frame, n.e)
 		if found != rewrite.Found {
 			return nil
 		}
 		for i := range op.Tokens {
-			if known, _, ok := r.tokenOf(c, t, &op.Tokens[i], at.Of(frame)); ok {
+			if known, _, ok := r.tokenOf(n.conn, t, &op.Tokens[i], at.Of(n.frame)); ok {
 				return known.Owner
 			}
 		}

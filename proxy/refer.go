@@ -131,7 +131,8 @@ func (r *Router) callOff(x *exchange, k rewrite.Key, conn *upstream.Conn, why re
 }
 
 // recall passes on an upstream's notification that takes back a question.
-func (r *Router) recall(c *upstream.Conn, t *Target, p *rewrite.Parser, frame []byte, e *rewrite.Envelope, ref *profiles.Ref) {
+func (r *Router) recall(n *news, ref *profiles.Ref) {
+	c, frame, e := n.conn, n.frame, n.e
 	at, found := ref.At.Find(frame, e)
 	if found != rewrite.Found {
 		r.drop(DropUnknownReference, c.Name, frame)
@@ -147,5 +148,5 @@ func (r *Router) recall(c *upstream.Conn, t *Target, p *rewrite.Parser, frame []
 	}
 	f := wire.NewFrame()
 	f.B = rewrite.AppendEdited(f.B, frame, e.Msg, []rewrite.Edit{{At: at, With: appendQuestionID(nil, q.Number)}})
-	r.tell(q.Owner, nil, f, &c.Flusher)
+	r.give(q.Owner, nil, f, n)
 }

@@ -155,7 +155,8 @@ func (r *Router) endStreamUpstream(t *Target, conn *upstream.Conn, s *stream) {
 }
 
 // giveNamed gives a notification that names the request of a stream to the client of that, and reports whether it does.
-func (r *Router) giveNamed(c *upstream.Conn, frame []byte, e *rewrite.Envelope, op *profiles.Op) bool {
+func (r *Router) giveNamed(n *news, op *profiles.Op) bool {
+	c, frame, e := n.conn, n.frame, n.e
 	for i := range op.Named {
 		use := &op.Named[i]
 		at, found := find(use.At, frame, e)
@@ -181,12 +182,10 @@ func (r *Router) giveNamed(c *upstream.Conn, frame []byte, e *rewrite.Envelope, 
 			f.Release()
 			continue
 		}
-		if !r.tell(owner, to, f, &c.Flusher) {
-			r.drop(DropNoPush, c.Name, frame)
-		}
+		r.give(owner, to, f, n)
 		if holds(use.Ends, frame, e) {
 			if x, ok := r.pending.Abandon(key); ok {
-				r.settle(x, nil, CallEnd{}, true, &c.Flusher)
+				r.settle(x, nil, CallEnd{}, true, n.fl)
 			}
 		}
 		return true

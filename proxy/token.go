@@ -98,7 +98,8 @@ func (r *Router) clientToken(c *client, t *Target, use *profiles.TokenUse, raw [
 
 // giveProgress gives a message of an upstream to the client that has the token in it, under the client's spelling, and
 // reports whether anybody has.
-func (r *Router) giveProgress(c *upstream.Conn, t *Target, frame []byte, e *rewrite.Envelope, op *profiles.Op) bool {
+func (r *Router) giveProgress(n *news, t *Target, op *profiles.Op) bool {
+	c, frame, e := n.conn, n.frame, n.e
 	for i := range op.Tokens {
 		use := &op.Tokens[i]
 		at, found := find(use.At, frame, e)
@@ -111,9 +112,7 @@ func (r *Router) giveProgress(c *upstream.Conn, t *Target, frame []byte, e *rewr
 		}
 		f := wire.NewFrame()
 		f.B = rewrite.AppendEdited(f.B, frame, e.Msg, []rewrite.Edit{{At: at, With: with}})
-		if !r.tell(known.Owner, known.To, f, &c.Flusher) {
-			r.drop(DropNoPush, c.Name, frame)
-		}
+		r.give(known.Owner, known.To, f, n)
 		if use.Ends != nil && holds([]profiles.Cond{*use.Ends}, frame, e) {
 			t.tokens.Remove(known.Made)
 		}

@@ -82,7 +82,7 @@ var reasons = map[Reason]struct {
 	ReasonSuperseded:       {CodeInternal, "Superseded"},
 	ReasonInternal:         {CodeInternal, "Internal error"},
 	ReasonUnknownHandle:    {CodeInvalidParams, "Unknown subscription"},
-	ReasonUnknownReference: {CodeInvalidParams, "Unknown request"},
+	ReasonUnknownReference: {CodeMethodNotFound, "Unknown request"}, // as LSP wants it for messages that only tools send
 	ReasonNoPush:           {CodeMethodNotFound, "Subscriptions need a connection that carries events, such as WebSocket"},
 	ReasonSubscriptions:    {CodeOverloaded, "Too many subscriptions"},
 	ReasonSubscriptionLost: {CodeUpstreamLost, "Subscription lost"},

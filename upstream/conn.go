@@ -22,6 +22,11 @@ type Receiver interface {
 	// not have.
 	Noise(c *Conn, line []byte)
 
+	// Event is called for each message of an HTTP exchange that is answered with a stream of events (text/event-stream). f is
+	// the frame that was sent; it and the message are borrowed until Event returns. False means that no further one is
+	// needed.
+	Event(c *Conn, f *wire.Frame, message []byte) (more bool)
+
 	// Answered is called for each HTTP exchange that ended. f is the frame that was sent, borrowed until it returns.
 	Answered(c *Conn, f *wire.Frame, a Answer)
 
@@ -39,7 +44,8 @@ type Receiver interface {
 type Answer struct {
 	Status int
 	Header http.Header
-	Body   []byte // borrowed; nil when Err is set
+	Body   []byte // borrowed; nil when Err is set, and where there were events
+	Events bool   // the answer was a stream of events, which has ended
 	Err    error  // no answer: wire.ErrTooLarge, or what the transport reports
 	Sent   bool   // with Err: whether the request may have reached the upstream
 }

@@ -29,13 +29,16 @@ type recorder struct {
 	delivered func(c *Conn, frame []byte) // may be nil
 	lost      func(c *Conn, err error)    // may be nil
 	answers   chan answered
+	messages  chan string // of streams of events
 
 	mu     sync.Mutex
 	frames []string
 	losses []error
 }
 
-func newRecorder() *recorder { return &recorder{answers: make(chan answered, 1000)} }
+func newRecorder() *recorder {
+	return &recorder{answers: make(chan answered, 1000), messages: make(chan string, 1000)}
+}
 
 func (r *recorder) Up(*Conn) {}
 
@@ -50,6 +53,11 @@ func (r *recorder) Deliver(c *Conn, frame []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.frames = append(r.frames, string(frame))
+}
+
+func (r *recorder) Event(_ *Conn, f *wire.Frame, message []byte) bool {
+	r.messages <- string(message)
+	return f.Key[0] != lastEvent
 }
 
 func (r *recorder) Answered(_ *Conn, f *wire.Frame, a Answer) {

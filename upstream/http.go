@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/idmux/idmux/internal/sse"
 	"github.com/idmux/idmux/internal/wire"
 )
 
@@ -52,7 +53,7 @@ func newExchanger(ctx context.Context, c *Conn) *exchanger {
 		running: make(map[[2]uint64]context.CancelFunc),
 	}
 	x.cond.L = &x.mu
-	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json"} {
+	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
 		if x.header.Get(k) == "" {
 			x.header.Set(k, v)
 		}
@@ -173,7 +174,7 @@ func (e *exchanger) exchange(f *wire.Frame) {
 	var sent atomic.Bool
 	body := getBody()
 	defer putBody(body)
-	a.Status, a.Header, a.Err = e.post(ctx, f, &sent, body)
+	a.Status, a.Header, a.Events, a.Err = e.post(ctx, f, &sent, body)
 	if a.Err == nil {
 		e.conn.heard()
 		a.Body = body.Bytes()
@@ -209,7 +210,7 @@ func (e *exchanger) begin(f *wire.Frame) (ctx context.Context, end func()) {
 	}
 }
 
-func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, body *bytes.Buffer) (int, http.Header, error) {
+func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, body *bytes.Buffer) (status int, header http.Header, events bool, err error) {
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		// From here on bytes may leave. The transport looks for another connection only where none did, or where the
 		// server says that it has not looked at them.
@@ -230,17 +231,20 @@ func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, 
 	}
 	resp, err := e.transport.RoundTrip(req)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, false, err
 	}
 	defer func() { _ = resp.Body.Close() }() // what matters was read
+	if resp.StatusCode < http.StatusMultipleChoices && sse.Is(resp.Header.Get("Content-Type")) {
+		return resp.StatusCode, resp.Header, true, e.events(f, resp.Body)
+	}
 	n, err := body.ReadFrom(io.LimitReader(resp.Body, int64(e.cfg.Response)+1))
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, false, err
 	}
 	if n > int64(e.cfg.Response) {
-		return 0, nil, wire.ErrTooLarge
+		return 0, nil, false, wire.ErrTooLarge
 	}
-	return resp.StatusCode, resp.Header, nil
+	return resp.StatusCode, resp.Header, false, nil
 }
 
 func isDialError(err error) bool {
