@@ -222,7 +222,7 @@ type To string
 // Addressees.
 const (
 	ToNone  To = "none"  // dropped and counted
-	ToAll   To = "all"   // every session that has used this upstream
+	ToAll   To = "all"   // every session of the listeners that lead to this upstream
 	ToOwner To = "owner" // the one client with calls in flight on the connection
 )
 
