@@ -1,0 +1,179 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/gorilla/websocket"
+
+	"github.com/idmux/idmux/internal/sse"
+	"github.com/idmux/idmux/profiles"
+)
+
+// streamProfile is a protocol with progress tokens, and requests that are answered several times.
+const streamProfile = `
+profile: streamed
+tokens:
+  - name: progress
+    at: [params.token]
+    uses: [{methods: [progress], at: [params.token]}]
+streams:
+  - methods: [watch]
+    until: [{at: result.last}]
+`
+
+// eventServer answers with events: the progress of a call and its answer, or three answers.
+func eventServer(t *testing.T) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Token json.RawMessage }
+		}
+		if err := json.Unmarshal(body, &m); err != nil {
+			t.Errorf("the server read %s: %v", body, err)
+		}
+		if m.ID == nil || m.Method == "" { // a notification, or the answer to a question
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		send := func(format string, args ...any) {
+			_, _ = w.Write(sse.Append(nil, "message", "", fmt.Appendf(nil, format, args...)))
+			_ = http.NewResponseController(w).Flush()
+		}
+		switch m.Method {
+		case "watch", "endless":
+			for n := range 3 {
+				send(`{"jsonrpc":"2.0","id":%s,"result":{"n":%d}}`, m.ID, n)
+			}
+			if m.Method == "watch" {
+				send(`{"jsonrpc":"2.0","id":%s,"result":{"last":true}}`, m.ID)
+			}
+		case "cut":
+			send(`{"jsonrpc":"2.0","method":"note"}`)
+		default:
+			if m.Params.Token != nil {
+				send(`{"jsonrpc":"2.0","method":"progress","params":{"token":%s,"n":1}}`, m.Params.Token)
+			}
+			send(`{"jsonrpc":"2.0","method":"note"}`)
+			send(`{"jsonrpc":"2.0","id":"another's","result":"forged"}`)
+			send(`{"jsonrpc":"2.0","id":%s,"result":"done"}`, m.ID)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func startStreamed(t *testing.T) *front {
+	t.Helper()
+	p, err := profiles.Parse("streamed.yaml", []byte(streamProfile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := profiles.Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return startFront(t, eventServer(t).URL, func(s *settings) { s.target.Rules = rules })
+}
+
+// postEvents posts a message and returns the messages of the answer, and its media type.
+func postEvents(t *testing.T, url, accept, body string) (messages []string, mediaType string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", accept)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	mediaType = resp.Header.Get("Content-Type")
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatalf("read %q: %v", text, err)
+	}
+	if !sse.Is(mediaType) {
+		return []string{string(text)}, mediaType
+	}
+	in := sse.NewReader(bytes.NewReader(text), 1<<20)
+	for {
+		ev, err := in.Next()
+		if err != nil {
+			return messages, mediaType
+		}
+		messages = append(messages, string(ev.Data))
+	}
+}
+
+const bothTypes = "application/json, text/event-stream"
+
+func TestEventsGoToTheirOwner(t *testing.T) {
+	f := startStreamed(t)
+	done := `{"jsonrpc":"2.0","id":1,"result":"done"}`
+	note := `{"jsonrpc":"2.0","method":"note"}`
+	progress := `{"jsonrpc":"2.0","method":"progress","params":{"token":"mine","n":1}}`
+	call := `{"jsonrpc":"2.0","id":1,"method":"work","params":{"token":"mine"}}`
+	n := func(n int) string { return fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"result":{"n":%d}}`, n) }
+	for _, test := range []struct {
+		name, accept, body string
+		want               []string
+	}{
+		{"events", bothTypes, call, []string{progress, note, done}},
+		{"JSON only", "application/json", call, []string{done}},
+		{"a batch", bothTypes, "[" + call + "]", []string{progress, note, "[" + done + "]"}},
+		{"several answers", bothTypes, `{"jsonrpc":"2.0","id":7,"method":"watch"}`, []string{n(0), n(1), n(2), `{"jsonrpc":"2.0","id":7,"result":{"last":true}}`}},
+		{"no rule for several", bothTypes, `{"jsonrpc":"2.0","id":7,"method":"endless"}`, []string{n(0)}},
+	} {
+		got, _ := postEvents(t, f.URL, test.accept, test.body)
+		if strings.Join(got, "\n") != strings.Join(test.want, "\n") {
+			t.Errorf("%s: got\n%s\nwant\n%s", test.name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+		}
+	}
+	for name, body := range map[string]string{
+		"several answers, but no events": `{"jsonrpc":"2.0","id":7,"method":"watch"}`,
+		"a stream without an answer":     `{"jsonrpc":"2.0","id":7,"method":"cut"}`,
+	} {
+		got, _ := postEvents(t, f.URL, "application/json", body)
+		if len(got) != 1 || !strings.Contains(got[0], `"source":"idmux"`) {
+			t.Errorf("%s: got %q", name, got)
+		}
+	}
+}
+
+func TestEventsForAWebSocketClient(t *testing.T) {
+	f := startStreamed(t)
+	c, _, err := websocket.DefaultDialer.Dial(strings.Replace(f.URL, "http", "ws", 1), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	for _, exchange := range [][]string{
+		{`{"jsonrpc":"2.0","id":1,"method":"work","params":{"token":5}}`, `{"jsonrpc":"2.0","method":"progress","params":{"token":5,"n":1}}`, `{"jsonrpc":"2.0","method":"note"}`, `{"jsonrpc":"2.0","id":1,"result":"done"}`},
+		{`{"jsonrpc":"2.0","id":2,"method":"watch"}`, `{"jsonrpc":"2.0","id":2,"result":{"n":0}}`, `{"jsonrpc":"2.0","id":2,"result":{"n":1}}`, `{"jsonrpc":"2.0","id":2,"result":{"n":2}}`, `{"jsonrpc":"2.0","id":2,"result":{"last":true}}`},
+	} {
+		if err := c.WriteMessage(websocket.TextMessage, []byte(exchange[0])); err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range exchange[1:] {
+			if _, got, err := c.ReadMessage(); err != nil || string(got) != want {
+				t.Fatalf("read %s, %v, want %s", got, err, want)
+			}
+		}
+	}
+	if n := f.listener.routes.fallback.tokens.Len(); n != 0 {
+		t.Errorf("%d tokens are left", n)
+	}
+}
