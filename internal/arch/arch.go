@@ -25,15 +25,16 @@ type Package struct {
 // layers are the packages of the product, by folder, and what else of the product each may import. A folder below one of
 // them has its rule.
 var layers = map[string][]string{
-	"internal/wire":  {},
-	"internal/child": {},
-	"rewrite":        {},
-	"upstream":       {"internal/wire", "internal/child"},
-	"proxy":          {"upstream", "internal/wire", "rewrite"},
-	"tracing":        {"proxy", "upstream", "rewrite"},
-	"configs":        {"tracing", "proxy", "upstream", "rewrite"},
-	"cmd":            {"configs", "tracing", "proxy", "upstream", "internal/wire", "internal/child", "rewrite"},
-	"bench":          {}, // runs the commands as its users do
+	"internal/wire":    {},
+	"internal/child":   {},
+	"internal/connect": {"internal/wire", "rewrite"},
+	"rewrite":          {},
+	"upstream":         {"internal/wire", "internal/child"},
+	"proxy":            {"upstream", "internal/wire", "rewrite"},
+	"tracing":          {"proxy", "upstream", "rewrite"},
+	"configs":          {"tracing", "proxy", "upstream", "rewrite"},
+	"cmd":              {"configs", "tracing", "proxy", "upstream", "internal/wire", "internal/child", "internal/connect", "rewrite"},
+	"bench":            {}, // runs the commands as its users do
 
 	// Test helpers look at the product from outside.
 	"internal/arch":        {},
