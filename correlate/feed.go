@@ -1,6 +1,7 @@
 package correlate
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/idmux/idmux/profiles"
@@ -69,10 +70,8 @@ type index[C comparable] struct {
 
 // canonical returns a spelling that all tokens of the same value and type share, as far as strings go.
 func canonical(token []byte) string {
-	for _, c := range token {
-		if c == '\\' {
-			return rewrite.Unescaped(token)
-		}
+	if slices.Contains(token, '\\') {
+		return rewrite.Unescaped(token)
 	}
 	return string(token)
 }

@@ -18,7 +18,7 @@ type batch struct {
 	parts []*wire.Frame // by member; nil: none yet, or none owed
 	left  int           // answers still owed, and one for the forwarder while it is at it
 	bytes int           // gathered so far
-	sent  bool          // the array has been given to to
+	sent  bool          // the array has been passed on
 	later []func()      // to be called then
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"errors"
 	"time"
 
 	"github.com/idmux/idmux/correlate"
@@ -198,10 +199,10 @@ func (r *Router) askAside(t *Target, conn *upstream.Conn, l *link, urgent bool, 
 		f := wire.NewFrame()
 		f.Urgent = urgent
 		f.B = build(f.B, r.appendWireID(nil, t, key))
-		switch err := r.dispatch(x, key, f, conn, false, nil); err {
-		case nil:
+		switch err := r.dispatch(x, key, f, conn, false, nil); {
+		case err == nil:
 			return true
-		case errTaken: // the next number may be free
+		case errors.Is(err, errTaken): // the next number may be free
 		default:
 			x.free()
 			r.self.inFlight.Add(-1)

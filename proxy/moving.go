@@ -9,10 +9,10 @@ import (
 	"github.com/idmux/idmux/upstream"
 )
 
-// resubscribeWait is how long it is waited, at first and at most, before a lost subscription is asked for again.
+// These are how long it is waited, at first and at most, before a lost subscription is asked for again.
 const (
-	resubscribeMin = 100 * time.Millisecond
-	resubscribeMax = 5 * time.Second
+	askSoon = 100 * time.Millisecond
+	askLate = 5 * time.Second
 )
 
 // lostFeeds sees to the subscriptions that were on a connection that is lost.
@@ -70,7 +70,7 @@ func (r *Router) retryFeed(t *Target, f *feed) {
 		r.failFeed(t, f, rewrite.NewFault(rewrite.ReasonNoUpstream))
 		return
 	}
-	wait := min(resubscribeMin<<min(tries, 10), resubscribeMax)
+	wait := min(askSoon<<min(tries, 10), askLate)
 	if !t.feeds.Retry(f, r.until(wait)) {
 		r.giveUpFeed(t, f)
 	}

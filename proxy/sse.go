@@ -85,7 +85,7 @@ func (r *Router) eventsEnded(c *upstream.Conn, x *exchange, err error) {
 // acceptsEvents reports whether an HTTP client takes a stream of events for an answer.
 func acceptsEvents(h http.Header) bool {
 	for _, accept := range h.Values("Accept") {
-		for _, part := range strings.Split(accept, ",") {
+		for part := range strings.SplitSeq(accept, ",") {
 			if sse.Is(strings.TrimSpace(part)) {
 				return true
 			}

@@ -86,8 +86,8 @@ func startStreamed(t *testing.T) *front {
 	return startFront(t, eventServer(t).URL, func(s *settings) { s.target.Rules = rules })
 }
 
-// postEvents posts a message and returns the messages of the answer, and its media type.
-func postEvents(t *testing.T, url, accept, body string) (messages []string, mediaType string) {
+// postEvents posts a message and returns the messages of the answer.
+func postEvents(t *testing.T, url, accept, body string) (messages []string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -100,19 +100,18 @@ func postEvents(t *testing.T, url, accept, body string) (messages []string, medi
 		t.Fatal(err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	mediaType = resp.Header.Get("Content-Type")
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatalf("read %q: %v", text, err)
 	}
-	if !sse.Is(mediaType) {
-		return []string{string(text)}, mediaType
+	if !sse.Is(resp.Header.Get("Content-Type")) {
+		return []string{string(text)}
 	}
 	in := sse.NewReader(bytes.NewReader(text), 1<<20)
 	for {
 		ev, err := in.Next()
 		if err != nil {
-			return messages, mediaType
+			return messages
 		}
 		messages = append(messages, string(ev.Data))
 	}
@@ -137,7 +136,7 @@ func TestEventsGoToTheirOwner(t *testing.T) {
 		{"several answers", bothTypes, `{"jsonrpc":"2.0","id":7,"method":"watch"}`, []string{n(0), n(1), n(2), `{"jsonrpc":"2.0","id":7,"result":{"last":true}}`}},
 		{"no rule for several", bothTypes, `{"jsonrpc":"2.0","id":7,"method":"endless"}`, []string{n(0)}},
 	} {
-		got, _ := postEvents(t, f.URL, test.accept, test.body)
+		got := postEvents(t, f.URL, test.accept, test.body)
 		if strings.Join(got, "\n") != strings.Join(test.want, "\n") {
 			t.Errorf("%s: got\n%s\nwant\n%s", test.name, strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 		}
@@ -146,7 +145,7 @@ func TestEventsGoToTheirOwner(t *testing.T) {
 		"several answers, but no events": `{"jsonrpc":"2.0","id":7,"method":"watch"}`,
 		"a stream without an answer":     `{"jsonrpc":"2.0","id":7,"method":"cut"}`,
 	} {
-		got, _ := postEvents(t, f.URL, "application/json", body)
+		got := postEvents(t, f.URL, "application/json", body)
 		if len(got) != 1 || !strings.Contains(got[0], `"source":"idmux"`) {
 			t.Errorf("%s: got %q", name, got)
 		}

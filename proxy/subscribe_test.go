@@ -11,10 +11,10 @@ import (
 	"github.com/idmux/idmux/profiles"
 )
 
-// withProfile gives the upstream of a world a profile.
-func withProfile(t *testing.T, name string, more func(*settings)) func(*settings) {
+// asEthereum gives the upstream of a world that profile.
+func asEthereum(t *testing.T, more func(*settings)) func(*settings) {
 	t.Helper()
-	rules, err := profiles.Load(name)
+	rules, err := profiles.Load("ethereum")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func subscribed(c, node *peer, value string) string {
 
 func TestSubscriptionsWithEqualIDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", func(s *settings) { s.upstream.Connections = 2 }))
+		w := newWorld(t, asEthereum(t, func(s *settings) { s.upstream.Connections = 2 }))
 		nodes := []*peer{w.upstream(), w.upstream()}
 		var clients []*peer
 		var ids []string
@@ -121,7 +121,7 @@ func TestSubscriptionsWithEqualIDs(t *testing.T) {
 
 func TestUnsubscribeIsPrivate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", nil))
+		w := newWorld(t, asEthereum(t, nil))
 		node := w.upstream()
 		a, b := w.client(), w.client()
 		id := subscribed(a, node, `"0xcd0c3e8af590364c09d0fa6a1210faf5"`)
@@ -151,7 +151,7 @@ func TestUnsubscribeIsPrivate(t *testing.T) {
 
 func TestEventBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", nil))
+		w := newWorld(t, asEthereum(t, nil))
 		node, c := w.upstream(), w.client()
 		c.send(subscribeHeads)
 		asked := node.wantAsked("eth_subscribe", `["newHeads"]`)
@@ -170,7 +170,7 @@ func TestEventBeforeTheAnswer(t *testing.T) {
 
 func TestClientLeavesBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", nil))
+		w := newWorld(t, asEthereum(t, nil))
 		node, c := w.upstream(), w.client()
 		c.send(subscribeHeads)
 		asked := node.wantAsked("eth_subscribe", `["newHeads"]`)
@@ -186,7 +186,7 @@ func TestClientLeavesBeforeTheAnswer(t *testing.T) {
 
 func TestClientLeavesWithSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", nil))
+		w := newWorld(t, asEthereum(t, nil))
 		node, c := w.upstream(), w.client()
 		subscribed(c, node, `"0x9"`)
 		c.sayGoodbye(wire.CodeNormal)
@@ -198,7 +198,7 @@ func TestClientLeavesWithSubscriptions(t *testing.T) {
 func TestSubscriptionMovesWithItsUpstream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gaps []time.Duration
-		w := newWorld(t, withProfile(t, "ethereum", func(s *settings) {
+		w := newWorld(t, asEthereum(t, func(s *settings) {
 			s.hooks.SubscriptionMoved = func(_, _, _ string, _ int, gap time.Duration) { gaps = append(gaps, gap) }
 		}))
 		node, c := w.upstream(), w.client()
@@ -223,7 +223,7 @@ func TestSubscriptionMovesWithItsUpstream(t *testing.T) {
 
 func TestSubscribeInABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", nil))
+		w := newWorld(t, asEthereum(t, nil))
 		node, c := w.upstream(), w.client()
 		c.send(`[` + subscribeHeads + `,{"jsonrpc":"2.0","id":2,"method":"eth_chainId"}]`)
 		asked := node.wantAsked("eth_subscribe", `["newHeads"]`)
@@ -244,7 +244,7 @@ func TestSubscribeInABatch(t *testing.T) {
 
 func TestSharedSubscription(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", func(s *settings) {
+		w := newWorld(t, asEthereum(t, func(s *settings) {
 			s.target.Subscriptions.Share = []string{"eth_subscribe"}
 		}))
 		node := w.upstream()
@@ -289,7 +289,7 @@ func TestSharedSubscription(t *testing.T) {
 
 func TestSharedSubscribeOutlivesWhoAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", func(s *settings) {
+		w := newWorld(t, asEthereum(t, func(s *settings) {
 			s.target.Subscriptions.Share = []string{"eth_subscribe"}
 		}))
 		node, a, b := w.upstream(), w.client(), w.client()
@@ -311,7 +311,7 @@ func TestSharedSubscribeOutlivesWhoAsked(t *testing.T) {
 
 func TestFilterBelongsToWhoKnowsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "ethereum", func(s *settings) {
+		w := newWorld(t, asEthereum(t, func(s *settings) {
 			s.upstream.PingInterval, s.listener.PingInterval = time.Hour, time.Hour
 		}))
 		node, a, b := w.upstream(), w.client(), w.client()

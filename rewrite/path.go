@@ -2,6 +2,7 @@ package rewrite
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -288,8 +289,8 @@ func (p Path) AppendAt(dst, value []byte) []byte {
 		}
 	}
 	dst = append(dst, value...)
-	for i := len(p.steps) - 1; i >= 0; i-- {
-		if p.steps[i].name != "" {
+	for _, s := range slices.Backward(p.steps) {
+		if s.name != "" {
 			dst = append(dst, '}')
 		} else {
 			dst = append(dst, ']')

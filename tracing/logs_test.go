@@ -153,7 +153,7 @@ func TestSessionLines(t *testing.T) {
 type nobody struct{}
 
 func (nobody) Deliver(*upstream.Conn, []byte)                        {}
-func (nobody) Event(*upstream.Conn, *wire.Frame, []byte) bool { return true }
+func (nobody) Event(*upstream.Conn, *wire.Frame, []byte) bool        { return true }
 func (nobody) Answered(*upstream.Conn, *wire.Frame, upstream.Answer) {}
 func (nobody) Lost(*upstream.Conn, []*wire.Frame, error)             {}
 func (nobody) TooLarge(*upstream.Conn, []byte)                       {}

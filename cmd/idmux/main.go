@@ -41,7 +41,7 @@ func newApp() *cli.App {
 		Usage:           "many JSON-RPC clients over a few upstream connections",
 		Version:         version(),
 		HideHelpCommand: true,
-		Commands:        append([]*cli.Command{serveCommand(), checkCommand(), configCommand()}, controlCommands()...),
+		Commands:        append([]*cli.Command{serveCommand(), checkCommand(), configCommand(), connectCommand()}, controlCommands()...),
 		OnUsageError:    onUsage,
 		ExitErrHandler:  func(*cli.Context, error) {}, // main prints and exits
 		Action: func(c *cli.Context) error {

@@ -25,18 +25,19 @@ type Package struct {
 // layers are the packages of the product, by folder, and what else of the product each may import. A folder below one of
 // them has its rule.
 var layers = map[string][]string{
-	"internal/wire":  {},
-	"internal/child": {},
-	"internal/sse":   {},
-	"rewrite":        {},
-	"profiles":       {"rewrite"},
-	"upstream":       {"internal/wire", "internal/child", "internal/sse"},
-	"correlate":      {"profiles", "rewrite"},
-	"proxy":          {"upstream", "internal/wire", "internal/sse", "correlate", "profiles", "rewrite"},
-	"tracing":        {"proxy", "upstream", "rewrite"},
-	"configs":        {"tracing", "proxy", "upstream", "profiles", "rewrite"},
-	"cmd":            {"configs", "tracing", "proxy", "upstream", "internal/wire", "internal/child", "profiles", "rewrite"},
-	"bench":          {}, // runs the commands as its users do
+	"internal/wire":    {},
+	"internal/child":   {},
+	"internal/sse":     {},
+	"internal/connect": {"internal/wire", "internal/sse", "rewrite"},
+	"rewrite":          {},
+	"profiles":         {"rewrite"},
+	"upstream":         {"internal/wire", "internal/child", "internal/sse"},
+	"correlate":        {"profiles", "rewrite"},
+	"proxy":            {"upstream", "internal/wire", "internal/sse", "correlate", "profiles", "rewrite"},
+	"tracing":          {"proxy", "upstream", "rewrite"},
+	"configs":          {"tracing", "proxy", "upstream", "profiles", "rewrite"},
+	"cmd":              {"configs", "tracing", "proxy", "upstream", "internal/wire", "internal/child", "internal/connect", "profiles", "rewrite"},
+	"bench":            {}, // runs the commands as its users do
 
 	// Test helpers look at the product from outside.
 	"internal/arch":        {},
