@@ -78,7 +78,7 @@ func httpClientGoneEarly(t *testing.T, w *world) {
 // answerLate answers a call that the proxy has given up. Over HTTP there may be nobody left to answer to.
 func (w *world) answerLate(t *testing.T, held testbackend.Frame) {
 	t.Helper()
-	if err := w.backend.Answer(held, `{"jsonrpc":"2.0","id":$ID,"result":"late"}`); err != nil && w.up == WS {
+	if err := w.backend.Answer(held, `{"jsonrpc":"2.0","id":$ID,"result":"late"}`); err != nil && w.up != HTTP {
 		t.Error(err)
 	}
 }
@@ -137,6 +137,11 @@ func sizeOverLimit(t *testing.T, w *world) {
 	if w.down == HTTP {
 		if r.Status != http.StatusRequestEntityTooLarge {
 			t.Errorf("got %s, want 413", r)
+		}
+	} else if w.down.isStream() { // the rest is passed over
+		wantError(t, r, []int{-32700, -32600, -32013}, "null")
+		if got := over.Fence(t); len(got) > 0 {
+			t.Errorf("got %s", got)
 		}
 	} else {
 		if r.Closed == 0 { // an error may come before the end
