@@ -53,7 +53,7 @@ func start(tb testing.TB, down, up cases.Over, b *testbackend.Backend, s cases.S
 // shortDir is a folder whose path leaves room for the name of a socket.
 func shortDir(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "idmux-")
+	dir, err := os.MkdirTemp("", "idmux-") //nolint:usetesting // its folder has the name of the test in its path
 	if err != nil {
 		tb.Fatal(err)
 	}

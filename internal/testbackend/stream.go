@@ -116,8 +116,7 @@ func (b *Backend) ServeStream(conn io.ReadWriteCloser, framing string) {
 	for {
 		raw, err := p.read(in)
 		if err != nil {
-			var broken *framingError
-			if errors.As(err, &broken) {
+			if _, broken := errors.AsType[*framingError](err); broken {
 				b.ledger.violate("connection %d: %v", p.num, err)
 			}
 			return

@@ -134,16 +134,17 @@ func sizeOverLimit(t *testing.T, w *world) {
 	over := w.dial(t)
 	over.Send(t, message(limit+1))
 	r := over.Next(t)
-	if w.down == HTTP {
+	switch {
+	case w.down == HTTP:
 		if r.Status != http.StatusRequestEntityTooLarge {
 			t.Errorf("got %s, want 413", r)
 		}
-	} else if w.down.isStream() { // the rest is passed over
+	case w.down.isStream(): // the rest is passed over
 		wantError(t, r, []int{-32700, -32600, -32013}, "null")
 		if got := over.Fence(t); len(got) > 0 {
 			t.Errorf("got %s", got)
 		}
-	} else {
+	default:
 		if r.Closed == 0 { // an error may come before the end
 			wantError(t, r, []int{-32700, -32600, -32013}, "null")
 			r = over.Next(t)
