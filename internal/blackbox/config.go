@@ -8,6 +8,7 @@ import (
 
 // Config is what a test wants of the configuration file; zero values leave the defaults of idmux.
 type Config struct {
+	Listen      string        // URL; "" is HTTP and WebSocket on a port that the system chooses
 	Upstream    string        // URL
 	Connections int           // to the upstream
 	CallTimeout time.Duration // until a call is answered with an error
@@ -31,7 +32,10 @@ func (c Config) yaml() string {
 	}
 	line("listeners:")
 	line("  - name: front")
-	line("    listen: http://127.0.0.1:0")
+	if c.Listen == "" {
+		c.Listen = "http://127.0.0.1:0"
+	}
+	line("    listen: %q", c.Listen)
 	line("    upstream: back")
 	var limits []string
 	if c.Message > 0 {
@@ -45,7 +49,7 @@ func (c Config) yaml() string {
 	}
 	line("upstreams:")
 	line("  - name: back")
-	line("    url: %s", c.Upstream)
+	line("    url: %q", c.Upstream)
 	if c.Connections > 0 {
 		line("    connections: %d", c.Connections)
 	}

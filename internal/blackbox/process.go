@@ -20,8 +20,9 @@ const patience = 60 * time.Second
 
 // Proxy is a running idmux. Its methods are safe for concurrent use.
 type Proxy struct {
-	// Where it listens.
-	HTTP, WS, Admin string
+	URL      string // where it listens: its first listener
+	HTTP, WS string // the same, if it speaks HTTP
+	Admin    string
 
 	cmd    *exec.Cmd
 	exited chan struct{} // closed once the process has ended and its output is read
@@ -37,7 +38,7 @@ type Proxy struct {
 // by SIGTERM, or that reports a data race or a panic, fails the test.
 func Start(tb testing.TB, c Config) *Proxy {
 	tb.Helper()
-	p := serve(tb, c.yaml())
+	p := Run(tb, "serve", "--config", c.file(tb))
 	if !c.Down {
 		p.AwaitReady(tb, http.StatusOK)
 	}
@@ -48,18 +49,24 @@ func Start(tb testing.TB, c Config) *Proxy {
 // and have an admin port, both on addresses of the loopback interface.
 func StartFile(tb testing.TB, yaml string) *Proxy {
 	tb.Helper()
-	p := serve(tb, yaml)
+	p := Run(tb, "serve", "--config", writeFile(tb, yaml))
 	p.AwaitReady(tb, http.StatusOK)
 	return p
 }
 
-func serve(tb testing.TB, yaml string) *Proxy {
+// file writes the configuration to a file.
+func (c Config) file(tb testing.TB) string {
+	tb.Helper()
+	return writeFile(tb, c.yaml())
+}
+
+func writeFile(tb testing.TB, yaml string) string {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "idmux.yaml")
 	if err := os.WriteFile(file, []byte(yaml), 0o600); err != nil {
 		tb.Fatal(err)
 	}
-	return Run(tb, "serve", "--config", file)
+	return file
 }
 
 // Run runs idmux with arguments that make it listen, until the test ends, and waits until it has said where.
@@ -82,14 +89,16 @@ func Run(tb testing.TB, args ...string) *Proxy {
 		close(p.exited)
 	}()
 	tb.Cleanup(func() { p.Stop(tb) })
-	p.HTTP = p.awaitLine(tb, "where it listens", listens)
+	p.URL = p.awaitLine(tb, "where it listens", listens)
 	p.Admin = p.awaitLine(tb, "where its admin port is", admin)
-	p.WS = "ws" + strings.TrimPrefix(p.HTTP, "http")
+	if rest, ok := strings.CutPrefix(p.URL, "http"); ok {
+		p.HTTP, p.WS = p.URL, "ws"+rest
+	}
 	return p
 }
 
 var (
-	listenLine = regexp.MustCompile(`listening on (http://[0-9a-z.:\[\]]+)`)
+	listenLine = regexp.MustCompile(`listening on ([a-z]+://[^ ]+)`)
 	adminLine  = regexp.MustCompile(`admin on (http://[0-9a-z.:\[\]]+)`)
 )
 

@@ -1,5 +1,5 @@
 // Package testbackend is the JSON-RPC server that tests put behind idmux. It answers WebSocket and HTTP POST on one
-// loopback port, records every frame that reaches it, and is gullible on purpose: where a message could be read in
+// loopback port, and on streams (see [Backend.TCP]), records every frame that reaches it, and is gullible on purpose: where a message could be read in
 // several ways, it answers under every id that some real parser would have found, so that a smuggled id does harm here
 // before it does harm in the field. What a sound proxy never sends is kept as a violation.
 //
@@ -11,8 +11,8 @@
 //	silent                  never answers; see [Backend.Answer]
 //	raw                     writes each line of params[0] as a message of its own, $ID replaced by the id token that it
 //	                        received, …1 MiB… by a mebibyte of text
-//	http                    params [status, content type, body]: the HTTP response, $ID replaced as above; over
-//	                        WebSocket the body alone, as one message
+//	http                    params [status, content type, body]: the HTTP response, $ID replaced as above; otherwise
+//	                        the body alone, as one message
 //
 // An HTTP exchange has one body and nothing else, so the lines of raw are joined by a line feed there. More than one line
 // is then no JSON text, which is how a broken HTTP server looks: a proxy owes its client one error for it.
@@ -70,9 +70,11 @@ type Backend struct {
 	tally   tally
 	desk    desk
 
-	mu     sync.Mutex
-	peers  map[*wsPeer]struct{}
-	numCon int // connections and exchanges so far; each has a number from 1
+	mu      sync.Mutex
+	peers   map[lasting]struct{}
+	doors   map[string]net.Listener // for streams, by network and framing
+	folders []string                // of their sockets
+	numCon  int                     // connections and exchanges so far; each has a number from 1
 }
 
 // Start runs a backend until the test ends.
@@ -94,7 +96,7 @@ func StartWith(tb testing.TB, opts Options) *Backend {
 
 // New runs a backend outside of a test, until Close.
 func New(opts Options) (*Backend, error) {
-	b := &Backend{opts: opts, peers: make(map[*wsPeer]struct{})}
+	b := &Backend{opts: opts, peers: make(map[lasting]struct{}), doors: make(map[string]net.Listener)}
 	b.ctx, b.end = context.WithCancel(context.Background())
 	b.ledger.init(opts.Forget)
 	b.desk.init(opts.Workers, opts.Work)
@@ -132,22 +134,23 @@ func (b *Backend) WS() string { return "ws" + strings.TrimPrefix(b.server.URL, "
 // Close ends every connection and returns when nothing of the backend runs any more. Further calls do nothing.
 func (b *Backend) Close() {
 	b.end()
+	b.closeDoors()
 	b.Cut()
 	b.server.Close()
 	b.running.Wait()
 }
 
-// Cut closes every WebSocket connection without a closing handshake, as a crashed server does.
+// Cut closes every connection but those of HTTP, without a closing handshake, as a crashed server does.
 func (b *Backend) Cut() {
 	for _, p := range b.open() {
 		p.cut()
 	}
 }
 
-// Conns is the number of open WebSocket connections.
+// Conns is the number of open connections, those of HTTP apart.
 func (b *Backend) Conns() int { return len(b.open()) }
 
-// Push writes one message of the server's own to every open WebSocket connection and says to how many.
+// Push writes one message of the server's own to every open connection but those of HTTP, and says to how many.
 func (b *Backend) Push(message string) int {
 	sent := 0
 	for _, p := range b.open() {
@@ -177,10 +180,34 @@ func (b *Backend) serve(w http.ResponseWriter, r *http.Request) {
 	b.serveHTTP(w, r)
 }
 
-func (b *Backend) open() []*wsPeer {
+// lasting is a peer that outlives an exchange.
+type lasting interface {
+	peer
+	cut()
+}
+
+// join makes p one of the open connections, until leave.
+func (b *Backend) join(p lasting) {
+	b.mu.Lock()
+	b.peers[p] = struct{}{}
+	b.mu.Unlock()
+	if b.ctx.Err() != nil {
+		p.cut() // Close has already been through the list
+	}
+}
+
+func (b *Backend) leave(p lasting) {
+	p.cut()
+	b.mu.Lock()
+	delete(b.peers, p)
+	b.mu.Unlock()
+	b.ledger.leave(p.number())
+}
+
+func (b *Backend) open() []lasting {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all := make([]*wsPeer, 0, len(b.peers))
+	all := make([]lasting, 0, len(b.peers))
 	for p := range b.peers {
 		all = append(all, p)
 	}

@@ -75,7 +75,7 @@ func (b *Backend) answerAll(p peer, f Frame) reply {
 		if b.opts.Seen != nil {
 			b.opts.Seen(m)
 		}
-		one := answer(m)
+		one := answerCall(m)
 		one.delay += b.desk.take(time.Now())
 		whole.delay = max(whole.delay, one.delay)
 		whole.lines = append(whole.lines, one.lines...)
@@ -92,8 +92,8 @@ func (b *Backend) answerAll(p peer, f Frame) reply {
 	return whole
 }
 
-// answer is what the method of one call says, under every id that the call could be read to have.
-func answer(m Message) reply {
+// answerCall is what the method of one call says, under every id that the call could be read to have.
+func answerCall(m Message) reply {
 	switch m.Method {
 	case "silent":
 		return reply{held: true}

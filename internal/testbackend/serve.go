@@ -39,19 +39,8 @@ func (b *Backend) serveWS(w http.ResponseWriter, r *http.Request) {
 		return // Upgrade has answered
 	}
 	p := &wsPeer{conn: conn, num: b.nextConn()}
-	b.mu.Lock()
-	b.peers[p] = struct{}{}
-	b.mu.Unlock()
-	if b.ctx.Err() != nil {
-		p.cut() // Close has already been through the list
-	}
-	defer func() {
-		p.cut()
-		b.mu.Lock()
-		delete(b.peers, p)
-		b.mu.Unlock()
-		b.ledger.leave(p.num)
-	}()
+	b.join(p)
+	defer b.leave(p)
 	for {
 		kind, raw, err := conn.ReadMessage()
 		if err != nil {
@@ -60,11 +49,12 @@ func (b *Backend) serveWS(w http.ResponseWriter, r *http.Request) {
 		if kind != websocket.TextMessage {
 			b.ledger.violate("connection %d: a binary message", p.num)
 		}
-		b.answerWS(p, raw)
+		b.answer(p, raw)
 	}
 }
 
-func (b *Backend) answerWS(p *wsPeer, raw []byte) {
+// answer answers one frame of a connection that lasts.
+func (b *Backend) answer(p lasting, raw []byte) {
 	r, calls := b.receive(p, raw)
 	if r.cut {
 		p.cut()

@@ -83,9 +83,7 @@ func (s *stream) Listen(ev Events) { s.ev = ev }
 
 func (s *stream) ReadFrame() ([]byte, error) {
 	for {
-		if s.broken {
-			s.in, s.off = nil, 0 // whoever reads on lets the peer finish
-		} else if frame, ok, err := s.take(); ok {
+		if frame, ok, err := s.take(); ok {
 			return frame, err
 		}
 		if s.end != nil {
@@ -100,6 +98,10 @@ func (s *stream) take() (frame []byte, ok bool, err error) {
 	if got := s.stash; got.ok {
 		s.stash = stashed{}
 		return got.frame, true, got.err
+	}
+	if s.broken { // whoever reads on lets the peer finish
+		s.in, s.off = nil, 0
+		return nil, false, nil
 	}
 	return s.next()
 }

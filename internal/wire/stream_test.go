@@ -398,6 +398,29 @@ func TestStreamPolled(t *testing.T) {
 	want("{5}", "END")
 }
 
+// What is no frame is told of once, to a poller as well; who reads on reads to the end.
+func TestStreamPolledProtocolError(t *testing.T) {
+	near, far := tcpPair(t)
+	p, ok := AsPolled(NewStream(near, StreamConfig{Framing: HeaderFraming, ReadLimit: 20}))
+	if !ok {
+		t.Skip("no poller here")
+	}
+	write(t, far, "Content-Length: -5\r\n\r\n{}")
+	for unit := NoUnit; unit == NoUnit; unit, _ = p.Next() {
+		if err := p.Fill(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := readOne(p); got != "NO FRAMES" {
+		t.Errorf("read %q", got)
+	}
+	write(t, far, "Content-Length: 2\r\n\r\n{}")
+	_ = far.Close()
+	if got := readOne(p); got != "END" {
+		t.Errorf("read on: %q", got)
+	}
+}
+
 func TestFramingOf(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "line", "framing=line": "line", "framing=header": "header",

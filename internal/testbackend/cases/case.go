@@ -90,22 +90,49 @@ func (c Case) Input() ([]byte, error) {
 	return nil, nil
 }
 
-// Over is a transport of WebSocket and HTTP, as the file names it.
+// Over is a transport.
 type Over string
 
 // The transports that a case may run on.
 const (
-	WS   Over = "ws"
-	HTTP Over = "http"
+	WS     Over = "ws"
+	HTTP   Over = "http"
+	Line   Over = "tcp line"
+	Header Over = "tcp header"
+	Unix   Over = "unix line"
+	Stdio  Over = "stdio"
 )
+
+// word is what the file calls a transport: of streams it names the framing.
+func (o Over) word() string {
+	switch o {
+	case Line, Unix, Stdio:
+		return "newline"
+	case Header:
+		return "content-length"
+	}
+	return string(o)
+}
+
+// isStream says whether messages follow each other on a stream of bytes.
+func (o Over) isStream() bool { return o.word() != string(o) }
 
 // Runs says whether the case names a downstream transport.
 func (c Case) Runs(down Over) bool {
-	if c.Transport == "any" || strings.HasPrefix(c.Transport, "any in") {
+	if down == Stdio && c.Name == "server-request-no-client" {
+		return false // without a client, there is no proxy
+	}
+	named, _, _ := strings.Cut(c.Transport, " in,") // what follows is upstream
+	if named == "any" {
 		return true
 	}
-	if down == WS && strings.Contains(c.Transport, "WebSocket") {
+	if down == WS && strings.Contains(named, "WebSocket") {
 		return true
 	}
-	return strings.Contains(c.Transport, string(down))
+	return strings.Contains(named, down.word())
+}
+
+// severalFrames says whether the input is what goes over the connection, in place of one frame.
+func (c Case) severalFrames() bool {
+	return c.Transport == "newline" || c.Transport == "content-length"
 }

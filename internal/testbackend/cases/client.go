@@ -19,12 +19,12 @@ import (
 // patience bounds every wait for something that must happen. Reaching it is a failure.
 const patience = 20 * time.Second
 
-// Reply is what came back in one piece: a WebSocket message, an HTTP response, or the end of a WebSocket connection.
+// Reply is what came back in one piece: a message, an HTTP response, or the end of a connection.
 type Reply struct {
 	Body   []byte
 	Status int // HTTP only
 	Header http.Header
-	Closed int // close code of a WebSocket connection that has ended; 1006 without a closing handshake
+	Closed int // close code of a WebSocket connection that has ended, 1000 for a stream; 1006 without a goodbye
 	Err    error
 }
 
@@ -55,7 +55,7 @@ type Client interface {
 	Close()
 }
 
-// Dial opens a client that ends with the test.
+// Dial opens a client of HTTP or WebSocket that ends with the test.
 func Dial(tb testing.TB, down Over, url string) Client {
 	tb.Helper()
 	if down == HTTP {
@@ -135,16 +135,22 @@ func (c *wsClient) Fence(tb testing.TB) []Reply {
 	if err := c.conn.WriteMessage(websocket.TextMessage, call); err != nil {
 		tb.Errorf("the connection is gone: %v", err)
 	}
-	var before []Reply
+	return before(tb, c.got, mark)
+}
+
+// before returns what comes before the answer to a fence.
+func before(tb testing.TB, got <-chan Reply, mark []byte) []Reply {
+	tb.Helper()
+	var all []Reply
 	for {
-		r := next(tb, c.got)
+		r := next(tb, got)
 		if isFence(r, mark) {
-			return before
+			return all
 		}
-		before = append(before, r)
+		all = append(all, r)
 		if r.Closed != 0 {
 			tb.Errorf("the connection ended (%d) before the fence was answered", r.Closed)
-			return before
+			return all
 		}
 	}
 }

@@ -84,6 +84,9 @@ func (w *world) verbatim(t *testing.T, input []byte, got []Reply, mark int, name
 	if name == "cr-injection-params" {
 		return // a proxy may drop the CR between values, whatever the upstream
 	}
+	if name == "u2028-in-string" && (w.down.word() == "newline" || w.up.word() == "newline") {
+		return // escaped on lines
+	}
 	if !bytes.Equal(seen[0].Params, params) {
 		t.Errorf("the backend received params %.200q, the client sent %.200q", seen[0].Params, params)
 	}

@@ -3,11 +3,15 @@ package cases
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"github.com/gorilla/websocket"
 
 	"github.com/idmux/idmux/internal/testbackend"
 )
@@ -19,38 +23,94 @@ type Settings struct {
 	InFlight    int           // calls of one session that may wait at a time
 }
 
-// Proxy is a running proxy: one listener for both transports.
-type Proxy struct{ HTTP, WS string }
+// Proxy is a running proxy.
+type Proxy struct {
+	HTTP, WS string // of a listener for both
 
-// Starter starts a proxy in front of a backend that it reaches over a transport, until the test ends.
-type Starter func(tb testing.TB, up Over, b *testbackend.Backend, s Settings) Proxy
+	// Stream connects to a listener for a stream. On standard input and output, each connection is a proxy of its own.
+	Stream func(tb testing.TB) io.ReadWriteCloser
+}
+
+// Starter starts a proxy with a listener for one transport, in front of a backend that it reaches over another, until the
+// test ends.
+type Starter func(tb testing.TB, down, up Over, b *testbackend.Backend, s Settings) Proxy
 
 // enough failures show what is wrong. A proxy that does not answer costs the whole patience for each.
 const enough = 5
 
-// RunAll runs every case of the file on each of the four combinations of transports that the case names.
-func RunAll(t *testing.T, path string, start Starter) {
+// Combination is a way from clients to the backend.
+type Combination struct{ Down, Up Over }
+
+// RunAll runs every case of the file on each combination of transports, as far as the case names them, and logs how many
+// passed on each.
+func RunAll(t *testing.T, path string, combinations []Combination, start Starter) {
 	all, err := Load(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, up := range []Over{WS, HTTP} {
-		for _, down := range []Over{WS, HTTP} {
-			t.Run(fmt.Sprintf("%s to %s", down, up), func(t *testing.T) {
-				w := newWorld(t, down, up, start)
-				failed := 0
-				for _, c := range all {
-					if c.Runs(down) && !t.Run(c.Name, func(t *testing.T) { w.run(t, c) }) {
-						failed++
-					}
-					if failed == enough {
-						t.Fatalf("%d cases failed; the others are left out", failed)
-					}
-				}
-				t.Run("odd answers", w.oddAnswers)
+	results := make([]result, len(combinations))
+	t.Run("cases", func(t *testing.T) {
+		for i, c := range combinations {
+			t.Run(fmt.Sprintf("%s to %s", c.Down, c.Up), func(t *testing.T) {
+				t.Parallel()
+				results[i] = runOn(t, all, c, start)
 			})
 		}
+	})
+	t.Log("cases that passed, of those that apply:\n" + table(combinations, results))
+}
+
+// runOn runs every case on one combination.
+func runOn(t *testing.T, all []Case, on Combination, start Starter) (r result) {
+	w := newWorld(t, on.Down, on.Up, start)
+	for _, c := range all {
+		if !c.Runs(on.Down) {
+			continue
+		}
+		r.ran++
+		if t.Run(c.Name, func(t *testing.T) { w.run(t, c) }) {
+			r.passed++
+		}
+		if r.ran-r.passed == enough {
+			t.Fatalf("%d cases failed; the others are left out", enough)
+		}
 	}
+	t.Run("odd answers", w.oddAnswers)
+	return r
+}
+
+// result is how many cases ran and passed.
+type result struct{ ran, passed int }
+
+// table has a row for each downstream transport and a column for each upstream transport.
+func table(combinations []Combination, results []result) string {
+	var downs, ups []Over
+	cells := make(map[Combination]string)
+	for i, c := range combinations {
+		if !slices.Contains(downs, c.Down) {
+			downs = append(downs, c.Down)
+		}
+		if !slices.Contains(ups, c.Up) {
+			ups = append(ups, c.Up)
+		}
+		cells[c] = fmt.Sprintf("%d/%d", results[i].passed, results[i].ran)
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%-12s", "down \\ up")
+	for _, up := range ups {
+		fmt.Fprintf(&out, "%12s", up)
+	}
+	for _, down := range downs {
+		fmt.Fprintf(&out, "\n%-12s", down)
+		for _, up := range ups {
+			cell := cells[Combination{down, up}]
+			if cell == "" {
+				cell = "-"
+			}
+			fmt.Fprintf(&out, "%12s", cell)
+		}
+	}
+	return out.String()
 }
 
 // world is one combination of transports with a proxy between clients and a backend.
@@ -70,15 +130,18 @@ func newWorld(t *testing.T, down, up Over, start Starter) *world {
 func (w *world) with(t *testing.T, s Settings) *world {
 	t.Helper()
 	b := testbackend.Start(t)
-	return &world{down: w.down, up: w.up, start: w.start, backend: b, proxy: w.start(t, w.up, b, s)}
+	return &world{down: w.down, up: w.up, start: w.start, backend: b, proxy: w.start(t, w.down, w.up, b, s)}
 }
 
 func (w *world) dial(t *testing.T) Client {
 	t.Helper()
-	if w.down == HTTP {
-		return Dial(t, HTTP, w.proxy.HTTP)
+	switch w.down {
+	case HTTP:
+		return dialHTTP(t, w.proxy.HTTP)
+	case WS:
+		return dialWS(t, w.proxy.WS, websocket.DefaultDialer)
 	}
-	return Dial(t, WS, w.proxy.WS)
+	return newStreamClient(t, w.proxy.Stream(t), w.down.word())
 }
 
 func (w *world) run(t *testing.T, c Case) {
@@ -117,7 +180,11 @@ func (w *world) exchange(t *testing.T, c Case) {
 	}
 	client := w.dial(t)
 	mark := w.backend.Mark()
-	client.Send(t, input)
+	if c.severalFrames() {
+		client.(*streamClient).sendRaw(t, input, c.Name == "one-line-many-packets")
+	} else {
+		client.Send(t, input)
+	}
 
 	if w.down == WS && !utf8.Valid(input) {
 		wantReply(t, client.Next(t), replies[0])
@@ -129,11 +196,19 @@ func (w *world) exchange(t *testing.T, c Case) {
 		return
 	}
 
+	if w.down.isStream() && !c.StaysOpen {
+		w.wantEnd(t, client)
+		w.wantForwarded(t, mark, 0)
+		return
+	}
 	if judge := w.judge(c); judge != nil {
 		got := w.collect(t, client, c.answers())
 		judge(t, verdict{w: w, input: input, got: got, mark: mark})
 	} else {
 		got := w.collect(t, client, len(replies))
+		if c.severalFrames() {
+			got = inOrderOf(replies, got)
+		}
 		w.compare(t, replies, got)
 		w.wantForwarded(t, mark, proxied(replies)+notifications(input, replies))
 		w.verbatim(t, input, got, mark, c.Name)
@@ -147,7 +222,7 @@ func (w *world) exchange(t *testing.T, c Case) {
 // collect returns everything that came back, want being how many replies are due; then nothing else may be under way.
 func (w *world) collect(t *testing.T, client Client, want int) []Reply {
 	t.Helper()
-	if w.down == WS {
+	if w.down != HTTP {
 		var got []Reply
 		for range want {
 			got = append(got, client.Next(t))
@@ -162,6 +237,34 @@ func (w *world) collect(t *testing.T, client Client, want int) []Reply {
 		return nil
 	}
 	return []Reply{r}
+}
+
+// wantEnd wants the connection to end, and nothing before that but an error without an owner.
+func (w *world) wantEnd(t *testing.T, client Client) {
+	t.Helper()
+	r := client.Next(t)
+	if r.Closed == 0 {
+		wantError(t, r, []int{-32700, -32600}, "null")
+		r = client.Next(t)
+	}
+	if r.Closed != websocket.CloseNormalClosure {
+		t.Errorf("got %s, want the end", r)
+	}
+	_ = w.dial(t).Fence(t)
+}
+
+// inOrderOf sorts replies as the wanted ones are, since those to several frames may come in any order.
+func inOrderOf(want []string, got []Reply) []Reply {
+	var sorted []Reply
+	for _, w := range want {
+		i := slices.IndexFunc(got, func(r Reply) bool { return Match(w, r.Body) == nil })
+		if i < 0 {
+			return append(sorted, got...)
+		}
+		sorted = append(sorted, got[i])
+		got = slices.Delete(slices.Clone(got), i, i+1)
+	}
+	return append(sorted, got...)
 }
 
 func (w *world) compare(t *testing.T, want []string, got []Reply) {

@@ -78,7 +78,7 @@ func httpClientGoneEarly(t *testing.T, w *world) {
 // answerLate answers a call that the proxy has given up. Over HTTP there may be nobody left to answer to.
 func (w *world) answerLate(t *testing.T, held testbackend.Frame) {
 	t.Helper()
-	if err := w.backend.Answer(held, `{"jsonrpc":"2.0","id":$ID,"result":"late"}`); err != nil && w.up == WS {
+	if err := w.backend.Answer(held, `{"jsonrpc":"2.0","id":$ID,"result":"late"}`); err != nil && w.up != HTTP {
 		t.Error(err)
 	}
 }
@@ -134,11 +134,17 @@ func sizeOverLimit(t *testing.T, w *world) {
 	over := w.dial(t)
 	over.Send(t, message(limit+1))
 	r := over.Next(t)
-	if w.down == HTTP {
+	switch {
+	case w.down == HTTP:
 		if r.Status != http.StatusRequestEntityTooLarge {
 			t.Errorf("got %s, want 413", r)
 		}
-	} else {
+	case w.down.isStream(): // the rest is passed over
+		wantError(t, r, []int{-32700, -32600, -32013}, "null")
+		if got := over.Fence(t); len(got) > 0 {
+			t.Errorf("got %s", got)
+		}
+	default:
 		if r.Closed == 0 { // an error may come before the end
 			wantError(t, r, []int{-32700, -32600, -32013}, "null")
 			r = over.Next(t)
