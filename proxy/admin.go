@@ -65,12 +65,27 @@ func (r *Router) Ready() bool { return len(r.unready()) == 0 }
 
 // UpstreamStatus is what /upstreams shows of one.
 type UpstreamStatus struct {
-	Name        string                    `json:"name"`
-	Paused      bool                      `json:"paused"`
-	Connections int                       `json:"connections"`
-	InFlight    int                       `json:"in_flight"`
-	Parked      int                       `json:"parked"` // requests that wait for a connection
-	Endpoints   []upstream.EndpointStatus `json:"endpoints"`
+	Name        string `json:"name"`
+	Paused      bool   `json:"paused"`
+	Connections int    `json:"connections"`
+	InFlight    int    `json:"in_flight"`
+	Parked      int    `json:"parked"` // requests that wait for a connection
+	Books
+	Endpoints []upstream.EndpointStatus `json:"endpoints"`
+}
+
+// Books counts what clients have at an upstream beside their requests.
+type Books struct {
+	Subscriptions int `json:"subscriptions"`          // of clients; filters and the like are such, too
+	Feeds         int `json:"upstream_subscriptions"` // that the upstream has for them
+	Tokens        int `json:"tokens"`                 // of requests under way
+}
+
+// Books returns the counts of an upstream.
+func (r *Router) Books(name string) Books {
+	t := r.targets[name]
+	subs, feeds := t.feeds.Len()
+	return Books{Subscriptions: subs, Feeds: feeds, Tokens: t.tokens.Len()}
 }
 
 // Upstreams returns the status of every upstream, by name.
@@ -81,6 +96,7 @@ func (r *Router) Upstreams() []UpstreamStatus {
 			Name: name, Paused: t.pool.Paused(), Connections: t.pool.Live(), InFlight: t.pool.InFlight(),
 		}
 		s.Parked = int(t.parked.Load())
+		s.Books = r.Books(name)
 		for _, e := range t.pool.Endpoints() {
 			s.Endpoints = append(s.Endpoints, e.Status())
 		}

@@ -122,6 +122,21 @@ func (l *logs) retry(p *upstream.Pool, err error, after time.Duration) {
 	}
 }
 
+func (l *logs) subscriptionMoved(target, name, conn string, clients int, gap time.Duration) {
+	if skipped, ok := l.changes.allow("moved " + target); ok {
+		l.write(slog.LevelWarn, skipped, "subscription moved, events may be missing", slog.String("upstream", target),
+			slog.String("subscription", name), slog.String("connection", conn), slog.Int("clients", clients),
+			slog.Duration("gap", gap.Round(time.Millisecond)))
+	}
+}
+
+func (l *logs) subscriptionEnded(target, name string, clients int) {
+	if skipped, ok := l.changes.allow("ended " + target); ok {
+		l.write(slog.LevelWarn, skipped, "subscription ended with its connection", slog.String("upstream", target),
+			slog.String("subscription", name), slog.Int("clients", clients))
+	}
+}
+
 // Handle implements otel.ErrorHandler: what the SDK cannot do, most of all reach its collector.
 func (l *logs) Handle(err error) {
 	if skipped, ok := l.faults.allow(""); ok {

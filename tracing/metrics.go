@@ -27,6 +27,8 @@ type instruments struct {
 	retries, ejections, starts, crashes                   metric.Int64ObservableCounter
 	children                                              metric.Int64ObservableUpDownCounter
 	build, up, open                                       metric.Int64ObservableGauge
+	subscriptions, feeds, tokens, questions               metric.Int64ObservableUpDownCounter
+	interrupted                                           metric.Int64ObservableCounter
 }
 
 func newInstruments(m metric.Meter) (*instruments, error) {
@@ -62,6 +64,12 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	i.children = level(metricChildren, "{process}", "Child processes of an upstream, those that are ending included.")
 	i.starts = counter(metricStarts, "{process}", "Child processes that were started.")
 	i.crashes = counter(metricCrashes, "{process}", "Child processes that have ended by themselves.")
+	i.subscriptions = level(metricSubscriptions, "{subscription}", "Subscriptions, filters and the like that clients have.")
+	i.feeds = level(metricFeeds, "{subscription}", "Subscriptions at an upstream; clients may share one.")
+	i.interrupted = counter(metricInterrupted, "{subscription}",
+		"Subscriptions at an upstream that were lost with their connection, by outcome: lost, and of these moved, or ended (of clients).")
+	i.tokens = level(metricTokens, "{token}", "Tokens of requests under way, such as for progress.")
+	i.questions = level(metricQuestions, "{request}", "Requests of upstreams that clients owe an answer to.")
 	// Without a unit: the unit 1 would end the Prometheus name in _ratio.
 	state := func(name, text string) metric.Int64ObservableGauge {
 		g, err := m.Int64ObservableGauge(name, metric.WithDescription(text))
@@ -87,11 +95,13 @@ func (i *instruments) observe(m metric.Meter, version string, r *proxy.Router, l
 			o.ObserveInt64(i.connections, int64(p.Live()), name)
 			o.ObserveInt64(i.pool, int64(p.Size()), name)
 			i.upstream(o, p)
+			i.books(o, p.Name(), r.Books(p.Name()))
 		}
 		o.ObserveInt64(i.build, 1, build)
 		return nil
 	}, i.messages, i.orphaned, i.dropped, i.failed, i.closed, i.rejected, i.entries, i.clients, i.connections, i.pool, i.build,
-		i.active, i.pending, i.retries, i.ejections, i.up, i.open, i.children, i.starts, i.crashes)
+		i.active, i.pending, i.retries, i.ejections, i.up, i.open, i.children, i.starts, i.crashes,
+		i.subscriptions, i.feeds, i.tokens, i.questions, i.interrupted)
 	return err
 }
 
@@ -99,8 +109,15 @@ func (i *instruments) router(o metric.Observer, s proxy.Stats) {
 	o.ObserveInt64(i.entries, int64(s.InFlight))
 	for kind, n := range map[string]uint64{
 		"request": s.Requests, "notification": s.Notifications, "response": s.Responses, "batch": s.Batches,
+		"event": s.Events, "question": s.Questions,
 	} {
 		o.ObserveInt64(i.messages, int64(n), attributes(keyKind.String(kind)))
+	}
+	o.ObserveInt64(i.questions, int64(s.Asked))
+	for outcome, n := range map[string]uint64{
+		"lost": s.SubscriptionsLost, "moved": s.SubscriptionsMoved, "ended": s.SubscriptionsEnded,
+	} {
+		o.ObserveInt64(i.interrupted, int64(n), attributes(keyOutcome.String(outcome)))
 	}
 	o.ObserveInt64(i.retries, int64(s.Retries), attributes(keyKind.String("retry")))
 	o.ObserveInt64(i.retries, int64(s.Hedges), attributes(keyKind.String("hedge")))
@@ -117,6 +134,14 @@ func (i *instruments) router(o metric.Observer, s proxy.Stats) {
 	for why, n := range s.Closes {
 		o.ObserveInt64(i.closed, int64(n), attributes(keyReason.String(string(why))))
 	}
+}
+
+// books observes what clients have at an upstream.
+func (i *instruments) books(o metric.Observer, name string, b proxy.Books) {
+	at := attributes(keyUpstream.String(name))
+	o.ObserveInt64(i.subscriptions, int64(b.Subscriptions), at)
+	o.ObserveInt64(i.feeds, int64(b.Feeds), at)
+	o.ObserveInt64(i.tokens, int64(b.Tokens), at)
 }
 
 // upstream observes what an upstream has to do, its limits and its endpoints.

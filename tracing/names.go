@@ -77,4 +77,10 @@ const (
 	metricStarts      = "idmux.upstream.child.starts"
 	metricCrashes     = "idmux.upstream.child.crashes"
 	metricBuild       = "idmux.build.info"
+
+	metricSubscriptions = "idmux.subscription.count"
+	metricFeeds         = "idmux.upstream.subscription.count"
+	metricInterrupted   = "idmux.subscription.interrupted"
+	metricTokens        = "idmux.token.count"
+	metricQuestions     = "idmux.question.open"
 )

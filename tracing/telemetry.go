@@ -119,6 +119,7 @@ func (t *Telemetry) ProxyHooks() proxy.Hooks {
 		h.Dropped = t.logs.dropped
 	}
 	if t.logs.on(slog.LevelDebug) {
+		h.SubscriptionMoved, h.SubscriptionEnded = t.logs.subscriptionMoved, t.logs.subscriptionEnded
 		h.SessionOpened, h.SessionClosed = t.logs.sessionOpened, t.logs.sessionClosed
 	}
 	return h
