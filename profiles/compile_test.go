@@ -193,8 +193,10 @@ func TestBitcoin(t *testing.T) {
 	if !r.Legacy || r.Status[-32601] != 404 || r.Status[0] != 500 {
 		t.Errorf("%+v", r)
 	}
-	if op := r.Client([]byte("loadtxfilter")); op == nil || !op.Dedicated {
-		t.Errorf("loadtxfilter: %+v", op)
+	for _, method := range []string{"loadtxfilter", "notifyblocks"} {
+		if op := r.Client([]byte(method)); op == nil || !op.Dedicated {
+			t.Errorf("%s: %+v", method, op)
+		}
 	}
 	if op := r.Client([]byte("authenticate")); op == nil || string(op.Answer) != "null" {
 		t.Errorf("authenticate: %+v", op)

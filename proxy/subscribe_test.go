@@ -14,7 +14,13 @@ import (
 // asEthereum gives the upstream of a world that profile.
 func asEthereum(t *testing.T, more func(*settings)) func(*settings) {
 	t.Helper()
-	rules, err := profiles.Load("ethereum")
+	return withProfile(t, "ethereum", more)
+}
+
+// withProfile gives the upstream of a world a profile.
+func withProfile(t *testing.T, name string, more func(*settings)) func(*settings) {
+	t.Helper()
+	rules, err := profiles.Load(name)
 	if err != nil {
 		t.Fatal(err)
 	}
