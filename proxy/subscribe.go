@@ -230,8 +230,8 @@ func opened(f *feed, frame []byte, e *rewrite.Envelope, end CallEnd) (at rewrite
 	}
 	at, found := f.Rule.Key.Find(frame, e)
 	value = at.Of(frame)
-	if found != rewrite.Found || string(value) == "null" || string(value) == "false" {
-		return at, nil, false
+	if found != rewrite.Found || !isToken(value) {
+		return at, nil, false // what is no text or number is no handle
 	}
 	return at, value, true
 }
