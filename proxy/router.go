@@ -279,16 +279,18 @@ func (r *Router) doneOne() {
 	}
 }
 
-// abandon settles everything that c waits for: it has left. Late answers will be recognised, dropped and counted.
-func (r *Router) abandon(c *client) {
+// abandon settles everything that c waits for: it has left. Late answers will be recognised, dropped and counted. With to,
+// only what is to be answered there counts.
+func (r *Router) abandon(c *client, to replier) {
 	if c.inFlight.Load() == 0 && c.streams.Load() == 0 {
 		return
 	}
 	var keys []rewrite.Key
+	mine := func(x *exchange) bool { return x.client == c && (to == nil || x.answers(to)) }
 	if c.scattered() {
-		keys = r.pending.Collect(nil, func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.client == c })
+		keys = r.pending.Collect(nil, func(_ rewrite.Key, _ uint64, x *exchange) bool { return mine(x) })
 	} else {
-		keys = r.pending.CollectScope(nil, c.info.Session)
+		keys = r.pending.CollectScope(nil, c.info.Session, mine)
 	}
 	for _, k := range keys {
 		if x, ok := r.pending.Abandon(k); ok {

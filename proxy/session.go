@@ -45,14 +45,14 @@ type Session struct {
 	busy  time.Time // when the session was last seen not to read
 }
 
-func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *Session {
+func newSession(l *Listener, conn wire.Conn, protocol string, r *http.Request, from *caller) *Session {
 	s := &Session{
-		client: client{info: info, limit: l.cfg.InFlight},
+		client: client{info: l.info(from, protocol), limit: l.cfg.InFlight},
 		place:  l.routes.at(r),
 		router: l.router, cfg: &l.cfg, conn: conn, stream: !conn.Control(),
 	}
 	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16, Failed: s.failed})
-	s.pins = newPins(l.routes, &s.info, r.Header)
+	s.pins = newPins(l.routes, &s.info, from)
 	s.out = s
 	s.legacy = l.lanes.legacy
 	for _, t := range l.routes.targets {
@@ -84,7 +84,7 @@ func (s *Session) close(err error) CloseReason {
 	s.farewell(err)
 	_ = s.conn.Close() // the reason is in err
 	wire.Release(s.sender.Stop())
-	s.router.abandon(&s.client)
+	s.router.abandon(&s.client, nil)
 	s.router.leave(&s.client)
 	s.release()
 	return *s.why.Load()

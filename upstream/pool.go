@@ -11,6 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/idmux/idmux/internal/tlsconf"
 	"github.com/idmux/idmux/internal/wire"
 )
 
@@ -22,6 +23,7 @@ type Hooks struct {
 	Connected func(c *Conn)
 	Retry     func(p *Pool, err error, after time.Duration) // not connected because of err, dialing again after a while
 	Lost      func(c *Conn, err error)
+	Reloaded  func(p *Pool, err error)                        // files of its TLS changed, and are in use, or are not because of err
 	Event     func(e *Endpoint, what string, d time.Duration) // an endpoint's health has changed, for a while where d is not 0
 
 	// Said is called for a line of the standard error of a child process; skipped is how many before it were left out.
@@ -36,6 +38,8 @@ type Pool struct {
 	recv    Receiver
 	hooks   Hooks
 	sources []source
+	tls     *tlsconf.Client
+	auth    *credentials // nil: none but what stands in URLs and headers
 
 	endpoints atomic.Pointer[[]*Endpoint] // the present ones; replaced as a whole
 	inFlight  atomic.Int64
@@ -57,6 +61,11 @@ type Pool struct {
 // the demo backend use; nil means by the URL.
 func New(cfg Config, recv Receiver, hooks Hooks, dial DialFunc) (*Pool, error) {
 	p := &Pool{cfg: cfg, dial: dial, recv: recv, hooks: hooks, open: make(map[*Conn]struct{})}
+	secure, err := tlsconf.NewClient(cfg.TLS)
+	if err != nil {
+		return nil, fmt.Errorf("upstream %s: %w", cfg.Name, err)
+	}
+	p.tls, p.auth = secure, newCredentials(cfg.AuthFile)
 	var fixed []*Endpoint
 	for _, ec := range cfg.endpoints() {
 		s, err := cfg.source(ec)
@@ -119,6 +128,13 @@ func (p *Pool) Run(ctx context.Context) {
 	p.mu.Lock()
 	p.running = ctx
 	p.mu.Unlock()
+	p.group.Go(func() {
+		p.tls.Run(ctx, func(err error) {
+			if p.hooks.Reloaded != nil {
+				p.hooks.Reloaded(p, err)
+			}
+		})
+	})
 	for _, e := range *p.endpoints.Load() {
 		p.start(ctx, e)
 	}
