@@ -133,7 +133,7 @@ func (s *Session) farewell(err error) {
 	var goodbye *wire.CloseError
 	switch {
 	case errors.As(err, &goodbye):
-		if s.stream { // it asks no more, but may wait for its answers
+		if s.stream && !s.conn.Gone() { // it asks no more, but may wait for its answers
 			s.dues.wait()
 			s.sender.WaitBelow(1)
 		}
@@ -223,7 +223,10 @@ func (s *Session) check(elapsed time.Duration) {
 	n := s.reads.Load()
 	s.checkFrame(n)
 	switch {
-	case s.stream: // nobody can be pinged; the system finds out whether the peer is there
+	case s.stream: // nobody can be pinged; the system finds out whether the client is there
+		if s.dues.awaited() && s.conn.Gone() {
+			s.dues.cancel()
+		}
 		return
 	case n != s.seen || n&1 == 1:
 		s.seen, s.quiet = n, 0

@@ -79,7 +79,6 @@ func (s *Socket) Read(p []byte) (int, error) {
 	if s.idle != nil {
 		s.idle()
 	}
-	s.pace.waiting(s.taken)
 	n, err := s.readSome(p)
 	s.failed = s.failed || err != nil
 	s.taken += n

@@ -295,6 +295,7 @@ func (s *stream) finish() error {
 
 func (s *stream) Control() bool                     { return false }
 func (s *stream) Coming() (time.Time, int)          { return s.sock.pace.coming() }
+func (s *stream) Gone() bool                        { return s.sock.gone() }
 func (s *stream) Buffered() int                     { return s.sock.Buffered() }
 func (s *stream) SetReadDeadline(t time.Time) error { return s.conn.SetReadDeadline(t) }
 func (s *stream) Close() error                      { return s.conn.Close() }

@@ -175,7 +175,12 @@ func (g *glued) Read(p []byte) (int, error) { return g.r.Read(p) }
 
 func (c *webSocket) Listen(ev Events) {
 	c.ev = ev
-	c.sock.idle = ev.Idle
+	c.sock.idle = func() {
+		if ev.Idle != nil {
+			ev.Idle()
+		}
+		c.sock.pace.waiting(c.sock.taken)
+	}
 }
 
 func (c *webSocket) ReadFrame() ([]byte, error) {
@@ -300,6 +305,7 @@ func (c *webSocket) TryFlush() (bool, error)           { return c.sock.TryFlush(
 func (c *webSocket) Flush() error                      { return c.sock.Flush() }
 func (c *webSocket) Control() bool                     { return true }
 func (c *webSocket) Coming() (time.Time, int)          { return c.sock.pace.coming() }
+func (c *webSocket) Gone() bool                        { return c.sock.gone() }
 func (c *webSocket) Buffered() int                     { return c.sock.Buffered() }
 func (c *webSocket) SetReadDeadline(t time.Time) error { return c.ws.SetReadDeadline(t) }
 func (c *webSocket) Close() error                      { return c.ws.Close() }
