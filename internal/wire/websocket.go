@@ -128,6 +128,7 @@ func newWebSocket(ws *websocket.Conn, sock *Socket, limit int) *webSocket {
 		}
 		return nil
 	})
+	c.Listen(Events{})
 	sock.Cork()
 	return c
 }
