@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -316,6 +317,8 @@ func TestWebSocketComing(t *testing.T) {
 	for _, byPoller := range []bool{false, true} {
 		t.Run(fmt.Sprintf("by poller %v", byPoller), func(t *testing.T) {
 			client, server := dialRaw(t, testConfig, nil)
+			var pings atomic.Int32
+			server.Listen(Events{Ping: func([]byte) { pings.Add(1) }})
 			read := func() {}
 			if byPoller {
 				p, ok := AsPolled(server)
@@ -346,16 +349,17 @@ func TestWebSocketComing(t *testing.T) {
 				what  string
 				bytes []byte
 				want  bool
+				pings int32 // so far
 			}{
-				{"a byte", hello[:1], true},
-				{"the rest of the message", hello[1:], false},
-				{"a ping", ping, false},
-				{"a part of a message", hello[:7], true},
-				{"the rest of it, and a ping", append(bytes.Clone(hello[7:]), ping...), false},
+				{"a byte", hello[:1], true, 0},
+				{"the rest of the message", hello[1:], false, 0},
+				{"a ping", ping, false, 1},
+				{"a part of a message", hello[:7], true, 1},
+				{"the rest of it, and a ping", append(bytes.Clone(hello[7:]), ping...), false, 2},
 			} {
 				write(t, client, string(step.bytes))
 				late := time.Now().Add(20 * time.Second)
-				for since, _ := server.Coming(); since.IsZero() == step.want; since, _ = server.Coming() {
+				for since, _ := server.Coming(); since.IsZero() == step.want || pings.Load() != step.pings; since, _ = server.Coming() {
 					if time.Now().After(late) {
 						t.Fatalf("after %s: comes since %v", step.what, since)
 					}
