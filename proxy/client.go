@@ -38,7 +38,7 @@ type pin struct {
 
 // sink takes messages for a client that are no answers. It must not block.
 type sink interface {
-	reply(slot int, f *wire.Frame, fl *wire.Flusher)
+	send(f *wire.Frame, fl *wire.Flusher) // as replier.reply
 	end(why CloseReason, code int)
 }
 

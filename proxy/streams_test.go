@@ -127,7 +127,7 @@ func TestStreamHalfClose(t *testing.T) {
 // A client that is owed an answer and asks no more waits for it no longer than for the deadline, or a shutdown.
 func TestStreamHalfCloseEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
+		w := newWorld(t, func(s *settings) { s.upstream.PingInterval = time.Hour })
 		w.upstream()
 		c, _ := w.streamClient(wire.LineFraming)
 		c.send(call(1, "a"))

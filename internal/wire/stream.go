@@ -74,6 +74,10 @@ func NewStream(c net.Conn, cfg StreamConfig) Conn {
 		s.sock = NewSocket(c, cfg.WriteTimeout)
 		s.conn, s.plain = s.sock, true
 	}
+	if s.plain { // bytes that were read before are ours
+		s.in, s.off = s.sock.in, s.sock.off
+		s.sock.in, s.sock.off = nil, 0
+	}
 	s.onFill, s.onWait = s.fillOnce, s.fillReady
 	s.sock.Cork()
 	return s

@@ -331,6 +331,17 @@ func TestStreamGone(t *testing.T) {
 	}
 }
 
+// What was read before a connection became a stream is its beginning.
+func TestStreamOfReadBytes(t *testing.T) {
+	near, far := tcpPair(t)
+	sock := NewSocket(near, time.Second)
+	sock.Unread([]byte("{1}\n{"))
+	s := NewStream(sock, StreamConfig{ReadLimit: 100})
+	wantFrame(t, s, "{1}")
+	write(t, far, "2}\n")
+	wantFrame(t, s, "{2}")
+}
+
 // While the rest of a frame is waited for, it is known since when, and how much of it came.
 func TestStreamComing(t *testing.T) {
 	near, far := tcpPair(t)
