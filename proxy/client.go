@@ -34,6 +34,8 @@ type pin struct {
 	hash   atomic.Pointer[string] // for upstreams that are chosen by a key
 	conn   atomic.Pointer[upstream.Conn]
 	own    atomic.Bool // the client has, or will have, a connection of its own
+
+	greeted atomic.Bool // the client's handshake has been answered
 }
 
 // sink takes messages for a client that are no answers. It must not block.

@@ -146,7 +146,11 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 		x.deadline = r.now.Load() + int64(t.timeout(in, e))
 	}
 	x.queueBy = r.now.Load() + int64(t.pool.PendingWait())
-	if op := in.rules(t, e); op != nil && r.relate(in, e, x, op) {
+	op := in.rules(t, e)
+	if t.hands != nil && r.handshake(in, e, x, op) {
+		return
+	}
+	if op != nil && r.relate(in, e, x, op) {
 		return
 	}
 	why := in.client.lease(t, in.flusher)
@@ -331,8 +335,11 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 		r.drop(DropDenied, in.client.info.Prefix, in.frame)
 		return
 	}
-	in.edits = in.edits[:0]
-	if op := in.rules(t, e); op != nil && r.relateNotice(in, e, t, op) {
+	op := in.rules(t, e)
+	if t.hands != nil && r.handshakeNotice(in, e, t, op) {
+		return
+	}
+	if op != nil && r.relateNotice(in, e, t, op) {
 		return
 	}
 	if in.client.lease(t, in.flusher) == "" {

@@ -73,6 +73,7 @@ type Target struct {
 	parked    atomic.Int64 // requests that wait for a connection
 	feeds     *feeds
 	tokens    *tokens
+	hands     *hands // nil where clients share no handshake
 	users     users
 	shared    patterns     // subscribe methods whose identical subscriptions are one
 	wakes     atomic.Int64 // reasons to look after them since nobody did; see unpark
@@ -134,6 +135,7 @@ func (r *Router) Run(ctx context.Context) {
 		r.now.Store(now)
 		r.tendFeeds(now)
 		r.tendQuestions(now)
+		r.tendHands(now)
 		if r.inFlight.Load() == 0 {
 			continue
 		}

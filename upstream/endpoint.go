@@ -144,6 +144,9 @@ func (e *Endpoint) runSlot(ctx context.Context, slot int) {
 
 // install puts a new connection into its slot, and retires the one that it replaces.
 func (e *Endpoint) install(slot int, c *Conn) {
+	if e.Pool.holds.Load() {
+		c.Hold()
+	}
 	if old := e.slots[slot].Swap(c); old != nil {
 		old.Retire()
 	}

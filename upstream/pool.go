@@ -49,6 +49,7 @@ type Pool struct {
 	round     atomic.Uint32
 	paused    atomic.Bool
 	drained   atomic.Bool // as a whole: endpoints that are found are drained, too
+	holds     atomic.Bool // new connections are held
 	leases    leases
 
 	mu      sync.Mutex
@@ -109,6 +110,21 @@ func (p *Pool) URL() string {
 
 // HTTP reports whether the upstream is one to which each call is a request of its own, so that it can send nothing unasked.
 func (p *Pool) HTTP() bool { return kindOf(p.sources[0].url) == kindHTTP }
+
+// HoldNew has new connections held until the receiver admits them; those that sessions lease are not.
+func (p *Pool) HoldNew() { p.holds.Store(true) }
+
+// Holding reports whether a connection is there that waits to be admitted.
+func (p *Pool) Holding() bool {
+	for _, e := range *p.endpoints.Load() {
+		for i := range e.slots {
+			if c := e.slots[i].Load(); c != nil && c.Held() {
+				return true
+			}
+		}
+	}
+	return false
+}
 
 // Endpoints returns the present endpoints.
 func (p *Pool) Endpoints() []*Endpoint { return slices.Clone(*p.endpoints.Load()) }
