@@ -1,5 +1,7 @@
 package rewrite
 
+import "slices"
+
 // Put returns the edit that makes value, one JSON text, stand at p, where a
 // member of an object on the way may be missing. False: there is nothing to
 // put it into, or readers could disagree on where that is.
@@ -7,13 +9,13 @@ func (p Path) Put(frame []byte, e *Envelope, value []byte) (Edit, bool) {
 	if at, f := p.Find(frame, e); f != Missing {
 		return Edit{At: at, With: value}, f == Found
 	}
-	for n := len(p.steps) - 1; n >= 0; n-- {
+	for n, s := range slices.Backward(p.steps) {
 		into := Path{root: p.root, steps: p.steps[:n], text: p.text}
 		at, f := into.Find(frame, e)
 		if f == Missing {
 			continue
 		}
-		if f == Ambiguous || frame[at.Start] != '{' || p.steps[n].name == "" {
+		if f == Ambiguous || frame[at.Start] != '{' || s.name == "" {
 			return Edit{}, false
 		}
 		rest := Path{steps: p.steps[n:], text: p.text}.AppendAt(nil, value)
