@@ -39,9 +39,9 @@ func plainly(c *Config) Config {
 	}
 	n.Listeners, n.Upstreams = slices.Clone(c.Listeners), slices.Clone(c.Upstreams)
 	for i := range n.Listeners {
-		if l := &n.Listeners[i]; len(l.Origins) == 0 {
-			l.Origins = nil
-		}
+		l := &n.Listeners[i]
+		l.Origins, l.TrustedProxies, l.Subprotocols = orNil(l.Origins), orNil(l.TrustedProxies), orNil(l.Subprotocols)
+		l.TLS.Certificates = orNil(l.TLS.Certificates)
 	}
 	for i := range n.Upstreams {
 		u := &n.Upstreams[i]
@@ -63,6 +63,13 @@ func plainly(c *Config) Config {
 		}
 	}
 	return n
+}
+
+func orNil[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
 }
 
 func TestDefaultFileSaysWhatTheCodeDoes(t *testing.T) {

@@ -28,6 +28,7 @@ func (c *Config) upstreamProblems(i int) []problem {
 	u.checkHash(bad)
 	u.checkScheme(bad)
 	u.checkHeaders(bad)
+	u.checkForward(bad)
 	return all
 }
 
@@ -121,6 +122,30 @@ func (u *Upstream) checkHeaders(bad report) {
 			bad(join("headers", name), "is the same header as %s", other)
 		}
 		seen[canonical] = name
+	}
+}
+
+// checkForward reports what an upstream cannot be told of clients.
+func (u *Upstream) checkForward(bad report) {
+	f := &u.Target.Forward
+	for i, name := range f.Headers {
+		if text := headerProblem(name, ""); text != "" {
+			bad(index("forward.headers", i), "%s", text)
+		}
+	}
+	if !f.Enabled() {
+		return
+	}
+	parsed, err := url.Parse(u.firstURL())
+	switch {
+	case err != nil || parsed.Scheme == "": // reported where it stands
+	case parsed.Scheme == "http" || parsed.Scheme == "https":
+	case parsed.Scheme != "ws" && parsed.Scheme != "wss":
+		bad("forward", "is for http and WebSocket upstreams only, not for %s", parsed.Scheme)
+	case !u.Session.Own:
+		bad("forward", "nothing of one client can be told over a WebSocket that clients share; use mode: session, or an http upstream")
+	case u.Session.Warm > 0:
+		bad("session.warm", "connections that are kept ready cannot carry what forward tells of a client")
 	}
 }
 

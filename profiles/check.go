@@ -18,6 +18,9 @@ func check(p *Profile) []problem {
 	for i, s := range p.IDSuffixes {
 		c.suffix(item("id_suffixes", i), s)
 	}
+	if p.Handshake != nil {
+		c.handshake("handshake", p.Handshake)
+	}
 	for i := range p.References {
 		c.reference(item("references", i), &p.References[i])
 	}

@@ -49,6 +49,9 @@ func compile(p *Profile) (*Rules, error) {
 	for _, s := range p.IDSuffixes {
 		c.rules.Suffixes = append(c.rules.Suffixes, []byte(s))
 	}
+	if p.Handshake != nil {
+		c.handshake(p.Handshake)
+	}
 	for i := range p.References {
 		c.reference(&p.References[i])
 	}

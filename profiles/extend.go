@@ -13,6 +13,9 @@ func extend(base, p *Profile) (*Profile, error) {
 	whole.Legacy = p.Legacy || base.Legacy
 	whole.IDSuffixes = union(base.IDSuffixes, p.IDSuffixes)
 	whole.Dedicated = union(base.Dedicated, p.Dedicated)
+	if p.Handshake == nil {
+		whole.Handshake = base.Handshake
+	}
 	whole.References = slices.Concat(p.References, base.References)
 	whole.Questions = slices.Concat(p.Questions, base.Questions)
 	whole.Answers = slices.Concat(p.Answers, base.Answers)

@@ -15,6 +15,7 @@ type Profile struct {
 	// IDSuffixes may stand behind a wire id in an answer, inside its quotes, and are passed on behind the client's id.
 	IDSuffixes []string `yaml:"id_suffixes"`
 
+	Handshake     *Handshake     `yaml:"handshake"`
 	References    []Reference    `yaml:"references"`
 	Tokens        []Token        `yaml:"tokens"`
 	Subscriptions []Subscription `yaml:"subscriptions"`

@@ -16,6 +16,9 @@ type Rules struct {
 	// clients, for requests of the upstream.
 	Cancel, Recall *Ref
 
+	// Handshake is what begins a session; nil: nothing does.
+	Handshake *Greeting
+
 	// Subscriptions and Streams are all of them, by Index.
 	Subscriptions []*Sub
 	Streams       []*StreamRule
@@ -36,6 +39,8 @@ type Op struct {
 	Ends      []StreamEnd
 	Named     []StreamUse // streams that it may belong to, by the ids of their requests
 	Dedicated bool
+	Greet     Greet  // what the message is in the handshake
+	Local     *Reply // what idmux says to it, where clients share a connection; nil: nothing
 
 	// Of the upstream's messages only.
 	Question *Question // who answers it

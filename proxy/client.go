@@ -30,24 +30,28 @@ type client struct {
 // pin is the connection that a client keeps to while it lives, so that its requests stay in order.
 type pin struct {
 	target *Target
+	extra  *upstream.Extra        // what the upstream is told of a WebSocket client, or at dialing for any; read-only
 	hash   atomic.Pointer[string] // for upstreams that are chosen by a key
 	conn   atomic.Pointer[upstream.Conn]
 	own    atomic.Bool // the client has, or will have, a connection of its own
+
+	greeted atomic.Bool // the client's handshake has been answered
 }
 
 // sink takes messages for a client that are no answers. It must not block.
 type sink interface {
-	reply(slot int, f *wire.Frame, fl *wire.Flusher)
+	send(f *wire.Frame, fl *wire.Flusher) // as replier.reply
 	end(why CloseReason, code int)
 }
 
-func newPins(rt *routes, info *ClientInfo, header http.Header) []pin {
+func newPins(rt *routes, info *ClientInfo, from *caller) []pin {
 	pins := make([]pin, len(rt.targets))
 	for i, t := range rt.targets {
 		pins[i].target = t
 		pins[i].own.Store(t.pool.SessionMode())
 		pins[i].hash.Store(&info.Prefix)
-		pins[i].rehash(header, &info.Prefix)
+		pins[i].extra = t.extra(from)
+		pins[i].rehash(from.header, &info.Prefix)
 	}
 	return pins
 }
@@ -137,7 +141,7 @@ func (c *client) lease(t *Target, fl *wire.Flusher) rewrite.Reason {
 		p.give()
 	}
 	fl.Flush()
-	conn, err := t.pool.Lease(upstream.Choice{Key: *p.hash.Load()})
+	conn, err := t.pool.Lease(upstream.Choice{Key: *p.hash.Load(), Extra: p.extra})
 	switch {
 	case errors.Is(err, wire.ErrFull):
 		return rewrite.ReasonOverloaded

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/idmux/idmux/internal/tlsconf"
 	"github.com/idmux/idmux/profiles"
 	"github.com/idmux/idmux/rewrite"
 )
@@ -51,7 +52,8 @@ func (c *Config) Validate() error {
 // ListenerConfig is one address that clients connect to.
 type ListenerConfig struct {
 	Name     string
-	Listen   string // http://host:port, tcp://host:port, unix:///path or stdio:
+	Listen   string // http://host:port, https://host:port, tcp://host:port, tls://host:port, unix:///path or stdio:
+	TLS      tlsconf.ServerConfig
 	Upstream string // where its requests go, unless a route says otherwise
 	Methods  MethodsConfig
 	Routes   []RouteConfig
@@ -59,10 +61,17 @@ type ListenerConfig struct {
 
 	SocketMode int // permission bits of a unix socket's file
 
+	TrustedProxies []string // networks of proxies in front, which are believed what they say of clients
+	ProxyProtocol  bool     // connections from TrustedProxies begin with the PROXY protocol's header
+
+	Subprotocols []string // of WebSocket that a client may ask for, the preferred first
+	Compression  CompressionConfig
+
 	Connections int // connections at a time; more are refused
 	InFlight    int // requests in flight for each session; more are refused at once
 	Message     int // bytes of one frame or POST body, after decompression
 	Batch       int // members of one batch
+	Streams     int // requests at a time on one HTTP/2 connection
 	Depth       int // arrays and objects open at once
 	SendQueue   int // bytes waiting for a client that doesn't read; more and it is evicted
 	BatchReply  int // bytes of the answers gathered for a session's batches
@@ -80,7 +89,9 @@ func DefaultListener(name, listen, upstream string) ListenerConfig {
 	l := rewrite.DefaultLimits()
 	return ListenerConfig{
 		Name: name, Listen: listen, Upstream: upstream, SocketMode: 0o600,
-		Connections: 50000, InFlight: 1024, Message: l.Size, Batch: l.Batch, Depth: l.Depth,
+		TLS:         tlsconf.ServerConfig{MinVersion: tlsconf.DefaultVersion},
+		Compression: CompressionConfig{HTTP: true, Over: 16 << 10},
+		Connections: 50000, InFlight: 1024, Message: l.Size, Batch: l.Batch, Streams: 128, Depth: l.Depth,
 		SendQueue: 64 << 20, BatchReply: 32 << 20,
 		HeaderTimeout: 10 * time.Second, BodyTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
 		IdleTimeout: 2 * time.Minute, PingInterval: 20 * time.Second, PongTimeout: 10 * time.Second,
@@ -105,6 +116,7 @@ func (c *ListenerConfig) Validate() error {
 	if c.Upstream == "" {
 		bad("upstream is missing")
 	}
+	c.validateEdge(bad)
 	for _, err := range append(patternProblems("methods.allow", c.Methods.Allow), patternProblems("methods.deny", c.Methods.Deny)...) {
 		bad("%w", err)
 	}
@@ -127,8 +139,8 @@ func (c *ListenerConfig) Validate() error {
 		value int
 	}{
 		{"limits.connections", c.Connections}, {"limits.in_flight", c.InFlight}, {"limits.message", c.Message},
-		{"limits.batch", c.Batch}, {"limits.depth", c.Depth}, {"limits.send_queue", c.SendQueue},
-		{"limits.batch_reply", c.BatchReply},
+		{"limits.batch", c.Batch}, {"limits.streams", c.Streams}, {"limits.depth", c.Depth}, {"limits.send_queue", c.SendQueue},
+		{"limits.batch_reply", c.BatchReply}, {"compression.over", c.Compression.Over},
 	} {
 		if f.value < 1 {
 			bad("%s: must be at least 1, not %d", f.key, f.value)
@@ -171,6 +183,8 @@ type TargetConfig struct {
 
 	Rules         *profiles.Rules // what ties messages together beside the id; nil: nothing
 	Subscriptions SubscriptionConfig
+
+	Forward ForwardConfig
 
 	Retry  RetryConfig
 	Hedge  HedgeConfig

@@ -215,6 +215,7 @@ func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
 	if t := r.targets[c.Pool.Name()]; t.cfg.Rules != nil {
 		r.lostFeeds(t, c)
 		t.tokens.Lost(c)
+		t.hands.lost(c)
 	}
 	r.lostQuestions(c)
 	c.Flusher.Flush()

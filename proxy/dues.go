@@ -26,6 +26,9 @@ func (d *dues) cancel() {
 	d.wake()
 }
 
+// awaited reports whether somebody waits.
+func (d *dues) awaited() bool { return d.paid.Load() != nil }
+
 func (d *dues) wake() {
 	if paid := d.paid.Swap(nil); paid != nil {
 		close(*paid)

@@ -17,21 +17,22 @@ type exchange struct {
 	slot     int    // its place among the answers of to
 	id       []byte // the client's id, byte for byte; owned
 	target   *Target
-	order    uint64         // when it came: its number among all requests
-	key      rewrite.Key    // of the attempt under way; of scope parkScope while parked
-	conn     *upstream.Conn // nil while parked
-	came     uint64         // conn.Came when the attempt began
-	deadline int64          // by Router.now
-	queueBy  int64          // by Router.now: until then it must be written, or it is refused; 0: no bound
-	hedgeAt  int64          // by Router.now: when a second attempt may be made; 0: never
-	began    int64          // in ns, of methods whose latency is measured; else 0
-	attempts int            // made after the first
-	safe     bool           // may be done twice
-	legacy   bool           // of JSON-RPC 1.0 or 1.1
-	req      []byte         // the request as it was sent, of a safe or a parked one; owned
-	race     *race          // with the other attempt, where two are under way
-	link     *link          // what a profile ties to it; nil: nothing
-	started  any            // what Hooks.CallStart returned
+	order    uint64          // when it came: its number among all requests
+	key      rewrite.Key     // of the attempt under way; of scope parkScope while parked
+	conn     *upstream.Conn  // nil while parked
+	came     uint64          // conn.Came when the attempt began
+	deadline int64           // by Router.now
+	queueBy  int64           // by Router.now: until then it must be written, or it is refused; 0: no bound
+	hedgeAt  int64           // by Router.now: when a second attempt may be made; 0: never
+	began    int64           // in ns, of methods whose latency is measured; else 0
+	attempts int             // made after the first
+	safe     bool            // may be done twice
+	legacy   bool            // of JSON-RPC 1.0 or 1.1
+	req      []byte          // the request as it was sent, of a safe or a parked one; owned
+	extra    *upstream.Extra // what the upstream is told of the client; nil: nothing
+	race     *race           // with the other attempt, where two are under way
+	link     *link           // what a profile ties to it; nil: nothing
+	started  any             // what Hooks.CallStart returned
 
 	// state is ticket<<2 | phase. The ticket changes with each use of the object, so that a frame that is still queued
 	// when its exchange was settled cannot claim the next one.
@@ -63,7 +64,7 @@ func newExchange(c *client, to replier, slot int, id []byte) *exchange {
 
 // free gives x back. Its ticket moves on.
 func (x *exchange) free() {
-	x.client, x.to, x.target, x.conn, x.race, x.link, x.started = nil, nil, nil, nil, nil, nil, nil
+	x.client, x.to, x.target, x.conn, x.race, x.link, x.started, x.extra = nil, nil, nil, nil, nil, nil, nil, nil
 	x.key, x.queueBy, x.hedgeAt, x.began, x.attempts, x.safe, x.legacy = rewrite.Key{}, 0, 0, 0, 0, false, false
 	if cap(x.req) > 16<<10 {
 		x.req = nil // a pool remembers the largest it ever held
@@ -91,6 +92,12 @@ func (x *exchange) Wanted(ticket uint32) bool {
 func (x *exchange) drop() (sent bool) {
 	s := x.state.Load()
 	return s&3 == written || !x.state.CompareAndSwap(s, s&^3|dropped)
+}
+
+// answers reports whether the answer goes to somebody, by itself or in a batch.
+func (x *exchange) answers(to replier) bool {
+	b, ok := x.to.(*batch)
+	return x.to == to || ok && b.to == to
 }
 
 // again makes x ready for another attempt; its request was not written, or may be written twice.

@@ -17,8 +17,8 @@ type inbound struct {
 	to      replier
 	parser  *rewrite.Parser
 	flusher *wire.Flusher
-	header  http.Header // of a POST
-	limit   int         // bytes of a batch's answers
+	caller  *caller // of a POST
+	limit   int     // bytes of a batch's answers
 	frame   []byte
 
 	wireID [48]byte       // scratch
@@ -38,6 +38,25 @@ func (r *Router) forward(in *inbound) (owed bool, fault rewrite.Fault) {
 		return r.member(in, &envs[0], in.to, 0, 0), fault
 	}
 	return r.split(in, envs), fault
+}
+
+// header is that of a POST, nil for other frames.
+func (in *inbound) header() http.Header {
+	if in.caller == nil {
+		return nil
+	}
+	return in.caller.header
+}
+
+// extra is what a target is told of who sent the frame; nil: nothing.
+func (in *inbound) extra(t *Target) *upstream.Extra {
+	switch {
+	case !t.cfg.Forward.Enabled():
+		return nil
+	case in.caller != nil:
+		return t.extra(in.caller)
+	}
+	return in.client.pin(t).extra
 }
 
 // split forwards a batch member by member, each to where its method goes. All share one deadline, the latest that a
@@ -122,12 +141,16 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 		return
 	}
 	x := newExchange(in.client, to, slot, id)
-	x.target, x.deadline, x.order, x.legacy = t, deadline, order, e.Legacy
+	x.target, x.deadline, x.order, x.legacy, x.extra = t, deadline, order, e.Legacy, in.extra(t)
 	if deadline == 0 {
 		x.deadline = r.now.Load() + int64(t.timeout(in, e))
 	}
 	x.queueBy = r.now.Load() + int64(t.pool.PendingWait())
-	if op := in.rules(t, e); op != nil && r.relate(in, e, x, op) {
+	op := in.rules(t, e)
+	if t.hands != nil && r.handshake(in, e, x, op) {
+		return
+	}
+	if op != nil && r.relate(in, e, x, op) {
 		return
 	}
 	why := in.client.lease(t, in.flusher)
@@ -246,7 +269,7 @@ func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstr
 	if r.hooks.CallStart != nil {
 		x.started = r.hooks.CallStart(&Call{
 			Client: &in.client.info, Conn: conn.Name, Target: x.target.cfg.Name,
-			Method: in.parser.Name(in.frame, e), ID: e.ID.Of(in.frame), WireID: wireID, Header: in.header,
+			Method: in.parser.Name(in.frame, e), ID: e.ID.Of(in.frame), WireID: wireID, Header: in.header(),
 		})
 	}
 	return r.dispatch(x, key, f, conn, true, in.flusher)
@@ -255,7 +278,7 @@ func (r *Router) send(in *inbound, e *rewrite.Envelope, x *exchange, conn *upstr
 // dispatch puts x into the table and gives its frame to a connection, which wait lets wait for a place. Without an error x
 // is not the caller's any more.
 func (r *Router) dispatch(x *exchange, key rewrite.Key, f *wire.Frame, conn *upstream.Conn, wait bool, fl *wire.Flusher) error {
-	f.Owner, f.Ticket, f.Key, f.Flow = x, x.ticket(), k2w(key), x.client.info.Session
+	f.Owner, f.Ticket, f.Key, f.Flow, f.With = x, x.ticket(), k2w(key), x.client.info.Session, with(x.extra)
 	if !conn.Acquire() {
 		f.Release()
 		r.endAttempt(x)
@@ -286,6 +309,14 @@ func (r *Router) dispatch(x *exchange, key rewrite.Key, f *wire.Frame, conn *ups
 	return nil // settled by its deadline or by the loss of the connection
 }
 
+// with is x for a frame, which has nil where there is nothing.
+func with(x *upstream.Extra) any {
+	if x == nil {
+		return nil
+	}
+	return x
+}
+
 // endAttempt makes x ready for another attempt, under another wire id: this one was not written.
 func (r *Router) endAttempt(x *exchange) {
 	x.again()
@@ -304,8 +335,11 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 		r.drop(DropDenied, in.client.info.Prefix, in.frame)
 		return
 	}
-	in.edits = in.edits[:0]
-	if op := in.rules(t, e); op != nil && r.relateNotice(in, e, t, op) {
+	op := in.rules(t, e)
+	if t.hands != nil && r.handshakeNotice(in, e, t, op) {
+		return
+	}
+	if op != nil && r.relateNotice(in, e, t, op) {
 		return
 	}
 	if in.client.lease(t, in.flusher) == "" {
@@ -314,7 +348,7 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 			if conn == nil {
 				break
 			}
-			err := conn.Send(newNotice(in, e), in.flusher)
+			err := conn.Send(newNotice(in, e, t), in.flusher)
 			if err == nil {
 				return
 			}
@@ -327,11 +361,11 @@ func (r *Router) notify(in *inbound, e *rewrite.Envelope) {
 	r.drop(DropNoUpstream, in.client.info.Prefix, in.frame)
 }
 
-// newNotice is a client's notification as it goes on.
-func newNotice(in *inbound, e *rewrite.Envelope) *wire.Frame {
+// newNotice is a client's notification as it goes on to t.
+func newNotice(in *inbound, e *rewrite.Envelope, t *Target) *wire.Frame {
 	f := wire.NewFrame()
 	f.B = in.parser.AppendRequest(f.B, in.frame, e, nil, in.edits)
-	f.Flow, f.From = in.client.info.Session, in.client
+	f.Flow, f.From, f.With = in.client.info.Session, in.client, with(in.extra(t))
 	return f
 }
 

@@ -100,7 +100,7 @@ func startFront(t *testing.T, to string, change func(*settings)) *front {
 	if f.listener, err = NewListener(s.listener, f.router, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	if f.socket, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if f.socket, err = s.listener.Open(); err != nil {
 		t.Fatal(err)
 	}
 	f.URL = "http://" + f.socket.Addr().String()

@@ -140,6 +140,7 @@ func (r *Router) hedge(now int64) {
 		}
 		x.race = &race{keys: []rewrite.Key{k}}
 		y := newExchange(x.client, x.to, x.slot, x.id)
+		y.extra = x.extra
 		y.target, y.deadline, y.race, y.conn = x.target, x.deadline, x.race, conn
 		y.queueBy = r.now.Load() + int64(x.target.pool.PendingWait())
 		y.order, y.began, y.safe, y.attempts = x.order, x.began, true, x.attempts+1

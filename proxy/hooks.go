@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/idmux/idmux/internal/tlsconf"
 	"github.com/idmux/idmux/rewrite"
 )
 
@@ -24,6 +25,15 @@ type Hooks struct {
 	// time were missed. SubscriptionEnded when it could not be asked for again, and its clients were told.
 	SubscriptionMoved func(target, name, conn string, clients int, gap time.Duration)
 	SubscriptionEnded func(target, name string, clients int)
+
+	// Refused is called for a connection that was refused before it was served, for its TLS or its PROXY header.
+	Refused func(listener, remote string, why tlsconf.Refusal, err error)
+	// Reloaded is called when files of a listener's TLS have changed: without an error they are in use, with one what was
+	// there before stays in use.
+	Reloaded func(listener string, err error)
+
+	// Posted is called for each POST that was answered.
+	Posted func(p *Post)
 
 	SessionOpened func(s *ClientInfo)
 	SessionClosed func(s *ClientInfo, why CloseReason, err error)
@@ -48,17 +58,28 @@ type CallEnd struct {
 	Error []byte // the error member of the response, as it came; nil on success. Borrowed
 }
 
+// Post is one POST and how it was answered.
+type Post struct {
+	Client    *ClientInfo
+	Remote    string // who sent it: a proxy's connection may have the requests of many
+	RequestID string
+	Status    int // 0: the client left before
+	Bytes     int // of the answer's body, as it was sent
+}
+
 // ClientInfo says who a session is.
 type ClientInfo struct {
 	Session  uint64 // unique in the process, from 1
 	Prefix   string // of its wire ids
 	Listener string
-	Remote   string // address of its socket
+	Remote   string // address of its socket, or the one that a trusted proxy names
 	Protocol string // "http", "websocket", or the network of a stream: "tcp", "unix", "stdio"
+
+	RequestID string // X-Request-Id of the handshake, or of the first POST of the connection
 }
 
 // LogValue makes a ClientInfo a group of log fields.
 func (c *ClientInfo) LogValue() slog.Value {
 	return slog.GroupValue(slog.String("prefix", c.Prefix), slog.String("listener", c.Listener),
-		slog.String("remote", c.Remote), slog.String("protocol", c.Protocol))
+		slog.String("remote", c.Remote), slog.String("protocol", c.Protocol), slog.String("request_id", c.RequestID))
 }

@@ -17,23 +17,28 @@ import (
 type httpEntrance struct {
 	*Listener
 	server  *http.Server
-	clients map[net.Conn]*client // guarded by Listener.mu; those that lease connections
+	clients map[net.Conn]*httpConn // guarded by Listener.mu; those that lease connections
 }
 
-// httpClientKey finds the client of an HTTP connection in a request's context.
-type httpClientKey struct{}
-
 func newHTTPEntrance(l *Listener, log *slog.Logger) *httpEntrance {
-	h := &httpEntrance{Listener: l, clients: make(map[net.Conn]*client)}
+	h := &httpEntrance{Listener: l, clients: make(map[net.Conn]*httpConn)}
 	h.server = &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: l.cfg.HeaderTimeout,
 		IdleTimeout:       l.cfg.IdleTimeout,
 		MaxHeaderBytes:    64 << 10,
-		ConnContext:       h.connContext,
-		ConnState:         h.connState,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		Protocols:         new(http.Protocols),
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: l.cfg.Streams, WriteByteTimeout: l.cfg.WriteTimeout,
+			SendPingTimeout: l.cfg.PingInterval, PingTimeout: l.cfg.PongTimeout,
+		},
+		ConnContext: h.connContext,
+		ConnState:   h.connState,
+		ErrorLog:    slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
+	h.server.Protocols.SetHTTP1(true)
+	h.server.Protocols.SetHTTP2(true)
+	h.server.Protocols.SetUnencryptedHTTP2(true) // of clients that know beforehand (RFC 9113 section 3.3)
 	return h
 }
 
@@ -74,7 +79,7 @@ func (h *httpEntrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodPost:
-		h.servePost(w, r, h.httpClient(r))
+		h.servePost(w, r)
 	case http.MethodOptions:
 		w.Header().Set("Allow", "POST, OPTIONS")
 		if origin != "" {
@@ -125,49 +130,21 @@ func (h *httpEntrance) upgrade(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer h.running.Done()
+	from := h.caller(r)
 	conn, err := wire.AcceptWebSocket(w, r, wire.WSConfig{
+		Header: http.Header{headerRequestID: {from.requestID}}, Subprotocols: h.cfg.Subprotocols, Deflate: h.deflate(),
 		ReadLimit: h.cfg.Message, HandshakeTimeout: h.cfg.HeaderTimeout, WriteTimeout: h.cfg.WriteTimeout,
 	})
 	if err != nil {
 		return // answered with an HTTP error
 	}
-	h.start(conn, "websocket", r)
+	h.start(conn, "websocket", r, from)
 }
 
-// connContext gives each TCP connection its place for an HTTP client.
-func (h *httpEntrance) connContext(ctx context.Context, conn net.Conn) context.Context {
-	c := new(client)
-	if h.leases {
-		h.mu.Lock()
-		h.clients[conn] = c
-		h.mu.Unlock()
+// deflate is the size in bytes from which on messages to WebSocket clients are compressed; 0: none is.
+func (h *httpEntrance) deflate() int {
+	if h.cfg.Compression.WebSocket {
+		return h.cfg.Compression.Over
 	}
-	return context.WithValue(ctx, httpClientKey{}, c)
-}
-
-// connState gives back what an HTTP client has leased when its connection ends, or becomes a WebSocket's.
-func (h *httpEntrance) connState(conn net.Conn, state http.ConnState) {
-	if state != http.StateClosed && state != http.StateHijacked {
-		return
-	}
-	h.mu.Lock()
-	c := h.clients[conn]
-	delete(h.clients, conn)
-	h.mu.Unlock()
-	if c != nil {
-		c.release()
-	}
-}
-
-// httpClient returns the session of the request's connection, made at its first POST.
-func (h *httpEntrance) httpClient(r *http.Request) *client {
-	c := r.Context().Value(httpClientKey{}).(*client)
-	if c.pins == nil { // requests of one connection come one after the other
-		c.info, c.limit = h.info(r.RemoteAddr, "http"), h.cfg.InFlight
-		c.pins = newPins(h.routes, &c.info, r.Header)
-	}
-	for i := range c.pins {
-		c.pins[i].rehash(r.Header, &c.info.Prefix)
-	}
-	return c
+	return 0
 }

@@ -49,6 +49,7 @@ const (
 	actResubscribe     // asks again, on idmux's own account
 	actUse             // has its handle
 	actUnsubscribe     // ends it
+	actGreet           // no subscription: it is the handshake of a connection
 )
 
 // bound reports whether x may go to one connection only.
@@ -72,6 +73,10 @@ func (t *Target) correlate(cfg SubscriptionConfig) {
 	})
 	t.tokens = correlate.NewTokens[*client, *upstream.Conn](tokensPerClient)
 	t.shared = compile(cfg.Share)
+	if t.cfg.Rules != nil && t.cfg.Rules.Handshake != nil && !t.pool.SessionMode() && !t.pool.HTTP() {
+		t.hands = &hands{rule: t.cfg.Rules.Handshake, conns: make(map[*upstream.Conn]*hand)}
+		t.pool.HoldNew()
+	}
 }
 
 // rules returns what the target's profile says of a client's message; nil: nothing.
@@ -163,7 +168,7 @@ func (r *Router) tell(c *client, to any, f *wire.Frame, fl *wire.Flusher) bool {
 		f.Release()
 		return false
 	}
-	c.out.reply(0, f, fl)
+	c.out.send(f, fl)
 	return true
 }
 

@@ -23,6 +23,7 @@ type Listener struct {
 	router   *Router
 	routes   *routes
 	entrance entrance
+	edge     edge
 
 	open    atomic.Int64   // TCP connections
 	refused atomic.Uint64  // TCP connections over the limit
@@ -52,7 +53,11 @@ func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listene
 	if err != nil {
 		return nil, err
 	}
-	l := &Listener{cfg: cfg, router: router, routes: rt, sessions: make(map[*Session]struct{})}
+	e, err := newEdge(&cfg)
+	if err != nil {
+		return nil, err
+	}
+	l := &Listener{cfg: cfg, router: router, routes: rt, edge: e, sessions: make(map[*Session]struct{})}
 	l.lanes.cfg = &l.cfg
 	l.leases = slices.ContainsFunc(rt.targets, func(t *Target) bool {
 		return t.pool.SessionMode() || t.cfg.Rules != nil && t.cfg.Rules.Dedicates
@@ -74,6 +79,7 @@ func (l *Listener) Serve(ctx context.Context, ln net.Listener) error {
 	defer stopPolling() // when every session has ended
 	keeping, stop := context.WithCancel(ctx)
 	l.running.Go(func() { l.keep(keeping) })
+	l.running.Go(func() { l.watch(keeping) })
 	ln = l.accept(ln)
 	served := make(chan error, 1)
 	l.running.Go(func() { served <- l.entrance.serve(ln) })
@@ -167,9 +173,9 @@ func (l *Listener) enter() bool {
 	return true
 }
 
-// start makes conn a session; r was its handshake, or stands for one. The caller has entered.
-func (l *Listener) start(conn wire.Conn, protocol string, r *http.Request) {
-	s := newSession(l, conn, l.info(r.RemoteAddr, protocol), r)
+// start makes conn a session of who made r, which was its handshake or stands for one. The caller has entered.
+func (l *Listener) start(conn wire.Conn, protocol string, r *http.Request, from *caller) {
+	s := newSession(l, conn, protocol, r, from)
 	polled := len(l.readers) > 0 && s.pollBy(l, l.readers[int(l.turn.Add(1))%len(l.readers)])
 	l.mu.Lock()
 	leaving := l.leaving
@@ -227,16 +233,12 @@ func (l *Listener) Transport() Transport {
 // Name is the listener's configured name.
 func (l *Listener) Name() string { return l.cfg.Name }
 
-func (l *Listener) info(remote, protocol string) ClientInfo {
+func (l *Listener) info(from *caller, protocol string) ClientInfo {
 	n := l.router.sessions.Add(1)
 	return ClientInfo{
-		Session: n, Prefix: l.router.prefix(n), Listener: l.cfg.Name, Remote: remote, Protocol: protocol,
+		Session: n, Prefix: l.router.prefix(n), Listener: l.cfg.Name, Remote: from.remote, Protocol: protocol,
+		RequestID: from.requestID,
 	}
-}
-
-// accept wraps ln so that connections are counted, and those over the limit refused.
-func (l *Listener) accept(ln net.Listener) net.Listener {
-	return &counted{wire.Listener(ln, l.cfg.WriteTimeout, func() { l.open.Add(-1) }), l}
 }
 
 type counted struct {

@@ -86,7 +86,7 @@ func (r *Router) notice(n *news) {
 	case op == nil || op.News == "" || op.News == profiles.ToNone:
 		r.drop(unowned(op), n.conn.Name, n.frame)
 	case op.News == profiles.ToAll:
-		for _, u := range t.users.list() {
+		for _, u := range t.greetedUsers() {
 			r.pass(u, n)
 		}
 	default:

@@ -20,6 +20,8 @@ func (t *Target) patience() time.Duration {
 		return 0
 	case t.pool.Paused():
 		return max(t.cfg.ConnectWait, t.pool.PendingWait())
+	case t.hands != nil && t.pool.Holding():
+		return max(t.cfg.ConnectWait, t.pool.PendingWait())
 	}
 	return t.cfg.ConnectWait
 }
@@ -106,6 +108,7 @@ func (x *exchange) leaveParking(now int64, wait time.Duration) {
 func (r *Router) Up(c *upstream.Conn) {
 	if c != nil {
 		if t := r.targets[c.Pool.Name()]; t != nil {
+			r.greet(t, c)
 			r.unpark(t)
 		}
 		return

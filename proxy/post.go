@@ -71,7 +71,19 @@ func (p *posting) free() {
 }
 
 // servePost answers a POST: the JSON-RPC response, 204 where none is owed, or an HTTP error.
-func (h *httpEntrance) servePost(w http.ResponseWriter, r *http.Request, c *client) {
+func (h *httpEntrance) servePost(w http.ResponseWriter, r *http.Request) {
+	from := h.caller(r)
+	c := h.httpClient(r, from)
+	c.enter()
+	defer c.leave()
+	w.Header().Set(headerRequestID, from.requestID)
+	if posted := h.router.hooks.Posted; posted != nil {
+		watched := &watchedWriter{ResponseWriter: w}
+		w = watched
+		defer func() {
+			posted(&Post{Client: &c.info, Remote: from.remote, RequestID: from.requestID, Status: watched.status, Bytes: watched.bytes})
+		}()
+	}
 	if !acceptable(r.Header.Get("Content-Type")) {
 		w.Header().Set("Accept-Post", "application/json")
 		httpError(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
@@ -85,18 +97,27 @@ func (h *httpEntrance) servePost(w http.ResponseWriter, r *http.Request, c *clie
 	p.parser.Limits, p.parser.Legacy = h.cfg.limits(), h.lanes.legacy
 	to := newReply(r, &h.cfg)
 	where := h.routes.at(r)
+	if h.leases { // as HTTP/1 does it, where requests come one after the other
+		c.turn <- struct{}{}
+	}
+	for i := range c.pins {
+		c.pins[i].rehash(r.Header, &c.info.Prefix)
+	}
 	owed, _ := h.router.forward(&inbound{
-		client: c, place: &where, to: to, parser: &p.parser, flusher: &p.flusher,
-		header: r.Header, limit: h.cfg.BatchReply, frame: p.body.Bytes(),
+		client: &c.client, place: &where, to: to, parser: &p.parser, flusher: &p.flusher,
+		caller: from, limit: h.cfg.BatchReply, frame: p.body.Bytes(),
 	})
 	p.flusher.Flush()
+	if h.leases {
+		<-c.turn
+	}
 	p.free()
 	if !owed {
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
-	if !to.serve(w, r.Context().Done(), &h.cfg, func(f *wire.Frame) { writeAnswer(w, f) }) {
-		h.router.abandon(c)         // one request at a time on a connection: all that is pending is this POST's
+	if !to.serve(w, r.Context().Done(), &h.cfg, func(f *wire.Frame) { h.writeAnswer(w, r, f) }) {
+		h.router.abandon(&c.client, to)
 		panic(http.ErrAbortHandler) // an empty 200 would look like success to a client that only half closed
 	}
 }
@@ -194,7 +215,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-func writeAnswer(w http.ResponseWriter, f *wire.Frame) {
+func (h *httpEntrance) writeAnswer(w http.ResponseWriter, r *http.Request, f *wire.Frame) {
 	status := http.StatusOK
 	switch f.Code { // set on faults of idmux's own, or a status
 	case rewrite.CodeParse, rewrite.CodeInvalidRequest:
@@ -216,6 +237,13 @@ func writeAnswer(w http.ResponseWriter, f *wire.Frame) {
 	}
 	if status == http.StatusServiceUnavailable || status == http.StatusTooManyRequests {
 		w.Header().Set("Retry-After", "1")
+	}
+	if over := h.cfg.Compression.Over; h.cfg.Compression.HTTP && len(f.B) >= over {
+		w.Header().Add("Vary", "Accept-Encoding")
+		if acceptsGzip(r.Header) {
+			writeGzip(w, status, f)
+			return
+		}
 	}
 	writeFrame(w, status, f)
 }

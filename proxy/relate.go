@@ -190,7 +190,7 @@ func (t *Target) reachIf(ok bool, rule *profiles.Sub, conn *upstream.Conn) *upst
 
 // sendNotice passes a client's notification on over a connection that it has to go to.
 func (r *Router) sendNotice(in *inbound, e *rewrite.Envelope, conn *upstream.Conn, urgent bool) {
-	f := newNotice(in, e)
+	f := newNotice(in, e, r.targets[conn.Pool.Name()])
 	f.Urgent = urgent
 	if conn.Send(f, in.flusher) != nil {
 		r.drop(DropNoUpstream, in.client.info.Prefix, in.frame)
@@ -212,7 +212,7 @@ func (r *Router) openAside(in *inbound, e *rewrite.Envelope, t *Target, rule *pr
 	}
 	if outcome == correlate.Asks {
 		conn := in.client.pick(t, in.parser.Name(in.frame, e), nil)
-		if conn == nil || conn.Send(newNotice(in, e), in.flusher) != nil {
+		if conn == nil || conn.Send(newNotice(in, e, t), in.flusher) != nil {
 			t.feeds.Refuse(s.Feed)
 			r.drop(DropNoUpstream, in.client.info.Prefix, in.frame)
 			return true

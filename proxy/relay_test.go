@@ -59,7 +59,7 @@ func newRelay(tb testing.TB, sessions, inFlight, conns, payload int) *relay {
 	for range sessions {
 		near, far := wire.Pipe(256)
 		l.enter()
-		l.start(near, "websocket", handshake())
+		l.start(near, "websocket", handshake(), l.caller(handshake()))
 		l.running.Done()
 		c := &relayClient{conn: far, flying: make([]bool, inFlight)}
 		for id := range inFlight {

@@ -73,6 +73,7 @@ type Target struct {
 	parked    atomic.Int64 // requests that wait for a connection
 	feeds     *feeds
 	tokens    *tokens
+	hands     *hands // nil where clients share no handshake
 	users     users
 	shared    patterns     // subscribe methods whose identical subscriptions are one
 	wakes     atomic.Int64 // reasons to look after them since nobody did; see unpark
@@ -134,6 +135,7 @@ func (r *Router) Run(ctx context.Context) {
 		r.now.Store(now)
 		r.tendFeeds(now)
 		r.tendQuestions(now)
+		r.tendHands(now)
 		if r.inFlight.Load() == 0 {
 			continue
 		}
@@ -279,16 +281,18 @@ func (r *Router) doneOne() {
 	}
 }
 
-// abandon settles everything that c waits for: it has left. Late answers will be recognised, dropped and counted.
-func (r *Router) abandon(c *client) {
+// abandon settles everything that c waits for: it has left. Late answers will be recognised, dropped and counted. With to,
+// only what is to be answered there counts.
+func (r *Router) abandon(c *client, to replier) {
 	if c.inFlight.Load() == 0 && c.streams.Load() == 0 {
 		return
 	}
 	var keys []rewrite.Key
+	mine := func(x *exchange) bool { return x.client == c && (to == nil || x.answers(to)) }
 	if c.scattered() {
-		keys = r.pending.Collect(nil, func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.client == c })
+		keys = r.pending.Collect(nil, func(_ rewrite.Key, _ uint64, x *exchange) bool { return mine(x) })
 	} else {
-		keys = r.pending.CollectScope(nil, c.info.Session)
+		keys = r.pending.CollectScope(nil, c.info.Session, mine)
 	}
 	for _, k := range keys {
 		if x, ok := r.pending.Abandon(k); ok {

@@ -26,8 +26,8 @@ func (r replied) reply(_ int, f *wire.Frame, _ *wire.Flusher) { r(f) }
 func (w *world) forward(to replier, message string) {
 	w.t.Helper()
 	fl := &wire.Flusher{}
-	c := &client{info: w.listener.info("x", "test"), limit: 100}
-	c.pins = newPins(w.listener.routes, &c.info, nil)
+	c := &client{info: w.listener.info(&caller{remote: "x"}, "test"), limit: 100}
+	c.pins = newPins(w.listener.routes, &c.info, &caller{})
 	where := w.listener.routes.at(handshake())
 	_, _ = w.router.forward(&inbound{
 		client: c, place: &where, to: to, parser: &rewrite.Parser{}, flusher: fl, limit: 1 << 20, frame: []byte(message),
@@ -298,7 +298,7 @@ func TestConfigReportsAll(t *testing.T) {
 		"router": {new(DefaultConfig()), &Config{Instance: "no spaces", Late: -1, DrainTime: -1}, 4},
 		"listener": {
 			new(DefaultListener("a", "http://127.0.0.1:8545", "node")),
-			&ListenerConfig{Listen: "ftp://x", Origins: []string{"*", "example.org", "https://a.org/path"}}, 18,
+			&ListenerConfig{Listen: "ftp://x", Origins: []string{"*", "example.org", "https://a.org/path"}}, 21,
 		},
 		"target": {new(DefaultTarget("node")), &TargetConfig{Methods: map[string]time.Duration{"a": 0}}, 8},
 	} {
@@ -313,7 +313,7 @@ func TestConfigReportsAll(t *testing.T) {
 	}
 	for listen, want := range map[string]string{
 		"http://127.0.0.1:8545": "127.0.0.1:8545", "http://[::1]:1/": "[::1]:1", "http://:80": ":80",
-		"https://a:1": "", "http://a": "", "http://a:1/rpc": "", "http://%zz": "",
+		"https://a:1": "a:1", "ws://a:1": "", "http://a": "", "http://a:1/rpc": "", "http://%zz": "",
 	} {
 		got, err := (&ListenerConfig{Listen: listen}).Address()
 		if got != want || (err == nil) != (want != "") {

@@ -45,14 +45,14 @@ type Session struct {
 	busy  time.Time // when the session was last seen not to read
 }
 
-func newSession(l *Listener, conn wire.Conn, info ClientInfo, r *http.Request) *Session {
+func newSession(l *Listener, conn wire.Conn, protocol string, r *http.Request, from *caller) *Session {
 	s := &Session{
-		client: client{info: info, limit: l.cfg.InFlight},
+		client: client{info: l.info(from, protocol), limit: l.cfg.InFlight},
 		place:  l.routes.at(r),
 		router: l.router, cfg: &l.cfg, conn: conn, stream: !conn.Control(),
 	}
 	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16, Failed: s.failed})
-	s.pins = newPins(l.routes, &s.info, r.Header)
+	s.pins = newPins(l.routes, &s.info, from)
 	s.out = s
 	s.legacy = l.lanes.legacy
 	for _, t := range l.routes.targets {
@@ -84,7 +84,7 @@ func (s *Session) close(err error) CloseReason {
 	s.farewell(err)
 	_ = s.conn.Close() // the reason is in err
 	wire.Release(s.sender.Stop())
-	s.router.abandon(&s.client)
+	s.router.abandon(&s.client, nil)
 	s.router.leave(&s.client)
 	s.release()
 	return *s.why.Load()
@@ -133,7 +133,7 @@ func (s *Session) farewell(err error) {
 	var goodbye *wire.CloseError
 	switch {
 	case errors.As(err, &goodbye):
-		if s.stream { // it asks no more, but may wait for its answers
+		if s.stream && !s.conn.Gone() { // it asks no more, but may wait for its answers
 			s.dues.wait()
 			s.sender.WaitBelow(1)
 		}
@@ -223,7 +223,10 @@ func (s *Session) check(elapsed time.Duration) {
 	n := s.reads.Load()
 	s.checkFrame(n)
 	switch {
-	case s.stream: // nobody can be pinged; the system finds out whether the peer is there
+	case s.stream: // nobody can be pinged; the system finds out whether the client is there
+		if s.dues.awaited() && s.conn.Gone() {
+			s.dues.cancel()
+		}
 		return
 	case n != s.seen || n&1 == 1:
 		s.seen, s.quiet = n, 0

@@ -99,12 +99,14 @@ func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	}
 	r.pending.Put(x.key, c.ID, x)
 	p, pushes := to.(streamer)
-	_, batched := to.(*batch)
+	if sess, ok := to.(*Session); ok && first {
+		sess.dues.owe() // until the last
+	}
 	switch {
 	case first && s.anew:
 		out.Release()
 	case pushes && p.push(out, fl):
-	case first || !batched:
+	case first:
 		to.reply(slot, out, fl)
 	default:
 		r.tell(cl, to, out, fl)

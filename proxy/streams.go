@@ -87,9 +87,10 @@ func (e *streamEntrance) admit(conn net.Conn) {
 	if e.transport.Network == networkUnix {
 		remote = networkUnix // clients have no address
 	}
+	r := arrival(remote)
 	e.start(wire.NewStream(conn, wire.StreamConfig{
 		Framing: e.transport.Framing, ReadLimit: e.cfg.Message, WriteTimeout: e.cfg.WriteTimeout,
-	}), e.transport.Network, arrival(remote))
+	}), e.transport.Network, r, e.caller(r))
 }
 
 // arrival stands for the request that other clients come with, where routes look at one.

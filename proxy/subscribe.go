@@ -158,6 +158,9 @@ func (r *Router) relatedAnswer(c *upstream.Conn, x *exchange, frame []byte, e *r
 	case actSubscribe, actResubscribe:
 		r.subscribed(c, x, frame, e, end, sent, fl)
 		return true
+	case actGreet:
+		r.greeted(c, x, frame, e, end, sent, fl)
+		return true
 	case actUnsubscribe:
 		x.target.feeds.Drop(l.sub, 0) // the upstream has ended it
 	case actUse:
@@ -286,6 +289,8 @@ func (r *Router) unlink(x *exchange, f rewrite.Fault) *wire.Frame {
 			t.feeds.Drop(l.sub, 0)
 			return respond(x.id, l.feed.Rule.Done)
 		}
+	case actGreet:
+		r.greetFailed(x, f)
 	case actNone, actUse:
 	}
 	return nil

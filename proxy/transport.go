@@ -19,6 +19,7 @@ const (
 type Transport struct {
 	Network string       // tcp, unix or stdio
 	Address string       // host:port, the path of a socket, or nothing
+	TLS     bool         // on top of the network
 	Stream  bool         // frames follow each other on the connection; otherwise it is HTTP's
 	Framing wire.Framing // of a stream
 }
@@ -29,9 +30,9 @@ func (c *ListenerConfig) Transport() (Transport, error) {
 	if err != nil {
 		return Transport{}, err
 	}
-	t := Transport{Network: networkTCP, Address: u.Host, Stream: u.Scheme != "http"}
+	t := Transport{Network: networkTCP, Address: u.Host, Stream: u.Scheme != "http" && u.Scheme != "https", TLS: u.Scheme == "https" || u.Scheme == "tls"}
 	switch u.Scheme {
-	case "http", "tcp":
+	case "http", "https", "tcp", "tls":
 		if _, _, err := net.SplitHostPort(u.Host); err != nil {
 			return Transport{}, fmt.Errorf("must be like %s://127.0.0.1:8545, not %q", u.Scheme, c.Listen)
 		}
@@ -52,7 +53,7 @@ func (c *ListenerConfig) Transport() (Transport, error) {
 			return Transport{}, fmt.Errorf("must be stdio: and nothing else, not %q", c.Listen)
 		}
 	default:
-		return Transport{}, fmt.Errorf("scheme must be http, tcp, unix or stdio, not %q", u.Scheme)
+		return Transport{}, fmt.Errorf("scheme must be http, https, tcp, tls, unix or stdio, not %q", u.Scheme)
 	}
 	if t.Stream {
 		t.Framing, err = wire.FramingOf(u)

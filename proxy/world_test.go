@@ -156,7 +156,7 @@ func (w *world) start(near wire.Conn) {
 		w.t.Error("the listener takes no sessions")
 		return
 	}
-	w.listener.start(near, "websocket", handshake())
+	w.listener.start(near, "websocket", handshake(), w.listener.caller(handshake()))
 	w.listener.running.Done()
 }
 

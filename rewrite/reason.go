@@ -53,6 +53,8 @@ const (
 	ReasonSubscriptions    Reason = "subscription_limit" // more subscriptions than the client or the upstream may have
 	ReasonSubscriptionLost Reason = "subscription_lost"  // its connection was lost, and it cannot be asked for again
 	ReasonCancelled        Reason = "cancelled"          // the asker has cancelled it before it was sent
+	ReasonNoHandshake      Reason = "no_handshake"       // the protocol wants another request first
+	ReasonNotShared        Reason = "not_shared"         // makes no sense, or is not safe, where several clients share the upstream
 )
 
 // reasons holds the code and the message of each exchange reason. The other
@@ -87,6 +89,8 @@ var reasons = map[Reason]struct {
 	ReasonSubscriptions:    {CodeOverloaded, "Too many subscriptions"},
 	ReasonSubscriptionLost: {CodeUpstreamLost, "Subscription lost"},
 	ReasonCancelled:        {CodeCancelled, "Request cancelled"},
+	ReasonNoHandshake:      {CodeInvalidRequest, ""},
+	ReasonNotShared:        {CodeMethodNotFound, ""},
 }
 
 // Code returns the error code that belongs to r.

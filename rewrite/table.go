@@ -139,7 +139,7 @@ func (t *Table[V]) Remove(k Key) (V, bool) {
 	return e.value, ok
 }
 
-// Collect appends the keys of the entries that match reports true for. It
+// Collect appends the keys of the entries that accept reports true for. It
 // claims none: by the time the caller calls Abandon or Remove, others may
 // have. match runs under the lock of a shard, so it must return at once and
 // must not call the table. Collect looks at every entry.
@@ -150,10 +150,10 @@ func (t *Table[V]) Collect(dst []Key, match func(k Key, conn uint64, v V) bool) 
 	return dst
 }
 
-// CollectScope appends the keys of one scope, as Collect does. For a text
-// scope it looks at one shard only.
-func (t *Table[V]) CollectScope(dst []Key, scope uint64) []Key {
-	match := func(k Key, _ uint64, _ V) bool { return k.Scope == scope }
+// CollectScope appends the keys of one scope that match reports true for, as
+// Collect does; nil stands for all. For a text scope it looks at one shard only.
+func (t *Table[V]) CollectScope(dst []Key, scope uint64, accept func(V) bool) []Key {
+	match := func(k Key, _ uint64, v V) bool { return k.Scope == scope && (accept == nil || accept(v)) }
 	if scope&NumberScope != 0 {
 		return t.Collect(dst, match)
 	}

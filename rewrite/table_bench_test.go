@@ -94,7 +94,7 @@ func BenchmarkTableLeave(b *testing.B) {
 	}
 	b.Run("look=shard", func(b *testing.B) {
 		for b.Loop() {
-			keys = table.CollectScope(keys[:0], 500)
+			keys = table.CollectScope(keys[:0], 500, nil)
 			check(b)
 		}
 	})

@@ -137,10 +137,10 @@ func TestTableCollect(t *testing.T) {
 	}
 	check("all", table.Collect(nil, func(Key, uint64, int) bool { return true }), all)
 	check("conn", table.Collect(nil, func(_ Key, conn uint64, v int) bool { return conn == 2 && v%3 == 2 }), conn2)
-	check("session", table.CollectScope(nil, 3), session3)
-	check("connection's numbers", table.CollectScope(nil, 9|NumberScope), number)
-	check("nobody", table.CollectScope(nil, 9), nil)
-	check("appended", table.CollectScope([]Key{{99, 1}}, 3)[:1], []Key{{99, 1}})
+	check("session", table.CollectScope(nil, 3, nil), session3)
+	check("connection's numbers", table.CollectScope(nil, 9|NumberScope, nil), number)
+	check("nobody", table.CollectScope(nil, 9, nil), nil)
+	check("appended", table.CollectScope([]Key{{99, 1}}, 3, nil)[:1], []Key{{99, 1}})
 	if n := table.Len(); n != len(all) {
 		t.Errorf("%d entries after looking, want %d", n, len(all))
 	}
@@ -281,7 +281,7 @@ func TestTableExactlyOnce(t *testing.T) {
 		racers.Go(func() { // its connection is lost, the session leaves
 			<-start
 			lost := func(_ Key, conn uint64, _ *atomic.Int32) bool { return conn == uint64(s%2) }
-			for _, k := range table.CollectScope(table.Collect(nil, lost), key(s, 0).Scope) {
+			for _, k := range table.CollectScope(table.Collect(nil, lost), key(s, 0).Scope, nil) {
 				if n, ok := table.Remove(k); ok {
 					claim(n)
 				}

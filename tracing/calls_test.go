@@ -27,7 +27,7 @@ func recorded(s sdktrace.Sampler, cfg Config, env environment) (*calls, *tracete
 func exampleCall() *proxy.Call {
 	return &proxy.Call{
 		Client: &proxy.ClientInfo{
-			Session: 10, Prefix: "k7qd.a", Listener: "public", Remote: "192.0.2.7:4711", Protocol: "websocket",
+			Session: 10, Prefix: "k7qd.a", Listener: "public", Remote: "192.0.2.7:4711", Protocol: "websocket", RequestID: "r-1",
 		},
 		Conn: "core-1", Target: "core",
 		Method: []byte("eth_call"), ID: []byte("1"), WireID: []byte(`"k7qd.a-1"`),

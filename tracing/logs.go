@@ -17,6 +17,7 @@ type logs struct {
 	drops   *limiter // by reason
 	changes *limiter // of an upstream's connections, by what happened and upstream
 	retries *limiter // by upstream
+	refusal *limiter // of connections, by listener and reason
 	faults  *limiter // of the telemetry itself
 }
 
@@ -26,6 +27,7 @@ func newLogs(log *slog.Logger) *logs {
 		drops:   newLimiter(1, 10*time.Second),
 		changes: newLimiter(10, 10*time.Second), // a pool that loses all at once is told by a few
 		retries: newLimiter(1, 30*time.Second),
+		refusal: newLimiter(1, 10*time.Second),
 		faults:  newLimiter(1, 30*time.Second),
 	}
 }
@@ -71,6 +73,12 @@ func (l *logs) sessionClosed(s *proxy.ClientInfo, why proxy.CloseReason, err err
 		attrs = append(attrs, slog.String("error", errorText(err)))
 	}
 	l.write(slog.LevelDebug, 0, "session closed", attrs...)
+}
+
+// posted implements proxy.Hooks.Posted.
+func (l *logs) posted(p *proxy.Post) {
+	l.write(slog.LevelDebug, 0, "request", slog.Any("client", p.Client), slog.String("remote", p.Remote),
+		slog.String("request_id", p.RequestID), slog.Int("status", p.Status), slog.Int("bytes", p.Bytes))
 }
 
 func (l *logs) connected(c *upstream.Conn) {

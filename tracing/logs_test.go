@@ -139,7 +139,7 @@ func TestSessionLines(t *testing.T) {
 	with := func(m map[string]any) map[string]any {
 		maps.Copy(m, map[string]any{
 			"level": "DEBUG", "client.prefix": "k7qd.a", "client.listener": "public",
-			"client.remote": "192.0.2.7:4711", "client.protocol": "websocket",
+			"client.remote": "192.0.2.7:4711", "client.protocol": "websocket", "client.request_id": "r-1",
 		})
 		return m
 	}

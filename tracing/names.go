@@ -39,6 +39,8 @@ const (
 	keyOutcome    = attribute.Key("idmux.outcome")
 	keyKind       = attribute.Key("kind")
 	keyReason     = attribute.Key("reason")
+	keyFile       = attribute.Key("file")
+	keySubject    = attribute.Key("subject")
 	keyBuild      = attribute.Key("version")
 	keyRevision   = attribute.Key("revision")
 	keyGo         = attribute.Key("go.version")
@@ -76,6 +78,9 @@ const (
 	metricChildren    = "idmux.upstream.child.count"
 	metricStarts      = "idmux.upstream.child.starts"
 	metricCrashes     = "idmux.upstream.child.crashes"
+	metricRefused     = "idmux.tls.handshake.failed"
+	metricReloads     = "idmux.tls.reloads"
+	metricExpiry      = "idmux.tls.certificate.not_after"
 	metricBuild       = "idmux.build.info"
 
 	metricSubscriptions = "idmux.subscription.count"

@@ -116,11 +116,12 @@ func (t *Telemetry) ProxyHooks() proxy.Hooks {
 		h.CallStart, h.CallEnd = t.calls.start, t.calls.end
 	}
 	if t.logs.on(slog.LevelWarn) {
-		h.Dropped = t.logs.dropped
+		h.Dropped, h.Refused = t.logs.dropped, t.logs.refused
+		h.Reloaded = func(listener string, err error) { t.logs.reloaded("listener", listener, err) }
 	}
 	if t.logs.on(slog.LevelDebug) {
 		h.SubscriptionMoved, h.SubscriptionEnded = t.logs.subscriptionMoved, t.logs.subscriptionEnded
-		h.SessionOpened, h.SessionClosed = t.logs.sessionOpened, t.logs.sessionClosed
+		h.SessionOpened, h.SessionClosed, h.Posted = t.logs.sessionOpened, t.logs.sessionClosed, t.logs.posted
 	}
 	return h
 }
@@ -133,6 +134,7 @@ func (t *Telemetry) UpstreamHooks() upstream.Hooks {
 	}
 	if t.logs.on(slog.LevelWarn) {
 		h.Lost, h.Retry = t.logs.lost, t.logs.retry
+		h.Reloaded = func(p *upstream.Pool, err error) { t.logs.reloaded("upstream", p.Name(), err) }
 	}
 	return h
 }
@@ -148,6 +150,9 @@ func (t *Telemetry) Observe(r *proxy.Router, listeners []*proxy.Listener, pools 
 	i, err := newInstruments(t.meter)
 	if err == nil {
 		err = i.observe(t.meter, t.version, r, listeners, pools)
+	}
+	if err == nil {
+		err = observeTLS(t.meter, listeners, pools)
 	}
 	if err != nil {
 		return fmt.Errorf("tracing: metrics: %w", err)

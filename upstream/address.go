@@ -24,13 +24,16 @@ func kindOf(u *url.URL) string {
 		return kindWebSocket
 	case "http", "https":
 		return kindHTTP
-	case "tcp", "unix":
+	case "tcp", "tls", "unix":
 		return kindStream
 	case "demo":
 		return kindDemo
 	}
 	return ""
 }
+
+// isSecure reports whether a URL stands for TLS.
+func isSecure(u *url.URL) bool { return u.Scheme == "wss" || u.Scheme == "https" || u.Scheme == "tls" }
 
 // place is what tells an endpoint from others: host:port, or the path of a socket.
 func place(u *url.URL) string {
@@ -55,9 +58,9 @@ func checkAddress(u *url.URL, raw string) error {
 	if kindOf(u) != kindStream {
 		return nil
 	}
-	if u.Scheme == "tcp" {
+	if u.Scheme != "unix" {
 		if u.Port() == "" || u.Hostname() == "" {
-			return fmt.Errorf("must be like tcp://10.0.0.1:4000, not %q", raw)
+			return fmt.Errorf("must be like %s://10.0.0.1:4000, not %q", u.Scheme, raw)
 		}
 		if u.Path != "" && u.Path != "/" {
 			return fmt.Errorf("a path is not supported: %q", u.Path)
@@ -89,6 +92,11 @@ func (e *Endpoint) dialStream(ctx context.Context) (wire.Conn, error) {
 	c, err := e.dialNet(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if isSecure(e.url) {
+		if c, err = e.secure(ctx, wire.NewSocket(c, e.Pool.cfg.WriteTimeout)); err != nil {
+			return nil, err
+		}
 	}
 	return wire.NewStream(c, wire.StreamConfig{
 		Framing: framing, ReadLimit: e.Pool.cfg.Response, WriteTimeout: e.Pool.cfg.WriteTimeout, Large: true,

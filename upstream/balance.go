@@ -22,6 +22,7 @@ const (
 // Choice says what a connection is wanted for.
 type Choice struct {
 	Key    string    // for BalanceHash
+	Extra  *Extra    // what the upstream is told of the client, at dialing for one session
 	Avoid  *Endpoint // not this one, if there is another
 	Better bool      // only if it isn't Avoid, and enough endpoints are healthy
 }

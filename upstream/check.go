@@ -43,8 +43,10 @@ func (e *Endpoint) CheckHTTP(ctx context.Context, path string, timeout time.Dura
 	if err != nil {
 		return err
 	}
-	req.Header = e.header.Clone()
-	t := newTransport(&e.Pool.cfg, e.address)
+	if req.Header, err = e.headerFor(nil); err != nil {
+		return err
+	}
+	t := newTransport(e)
 	defer t.CloseIdleConnections()
 	resp, err := t.RoundTrip(req)
 	if err != nil {

@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"github.com/idmux/idmux/internal/tlsconf"
 )
 
 // Config describes one upstream. Durations and sizes are bounds, not goals.
 type Config struct {
 	Name string // names the upstream in routes, logs and metrics
 
-	// URL is the upstream's address where there is one: ws, wss, http, https, tcp, unix, exec: or demo:. Endpoints are several,
+	// URL is the upstream's address where there is one: ws, wss, http, https, tcp, tls, unix, exec: or demo:. Endpoints are several,
 	// all of one kind of transport.
 	URL       string
 	Endpoints []EndpointConfig
@@ -24,8 +26,10 @@ type Config struct {
 	// Connections is the size of the pool for each endpoint: connections, or HTTP requests at a time (each on a kept-alive
 	// connection of its own under HTTP/1.1).
 	Connections int
+	AuthFile    string            // holds user:password for basic authentication, read again when it changes; empty: none
 	Headers     map[string]string // sent with the handshake or with each request
-	HTTP2       bool              // http URLs: HTTP/2 without TLS (h2c, prior knowledge); https negotiates by itself
+	TLS         tlsconf.ClientConfig
+	HTTP2       bool // http URLs: HTTP/2 without TLS (h2c, prior knowledge); https negotiates by itself
 
 	Connect      time.Duration // TCP, TLS and WebSocket handshake together
 	WriteTimeout time.Duration // how long a peer may take nothing before its connection is given up; for HTTP, how long over a notification
@@ -65,6 +69,7 @@ func DefaultConfig(name, rawURL string) Config {
 		Name: name, URL: rawURL, Connections: 2,
 		Connect: 5 * time.Second, WriteTimeout: 10 * time.Second,
 		PingInterval: 20 * time.Second, PongTimeout: 10 * time.Second, IdleTimeout: 4 * time.Second,
+		TLS:     tlsconf.ClientConfig{MinVersion: tlsconf.DefaultVersion},
 		Balance: BalanceLeast, Resolve: ResolveConfig{Interval: 30 * time.Second},
 		Exec:      DefaultExec(),
 		AgeJitter: 10, DrainTime: 30 * time.Second,
@@ -100,6 +105,7 @@ func (c *Config) Validate() error {
 	}
 	c.validateEndpoints(bad)
 	c.Exec.validateUse(IsExec(c.endpoints()[0].URL), bad)
+	c.validateTLS(bad)
 	c.validateChoice(bad)
 	c.validateHealth(bad)
 	if c.Connections < 1 || c.Connections > 4096 {
@@ -216,7 +222,7 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 			c.validateDemo(key, e.URL, bad)
 			continue
 		case kindOf(u) == "":
-			bad("%s: scheme must be ws, wss, http, https, tcp, unix, exec or demo, not %q", key, u.Scheme)
+			bad("%s: scheme must be ws, wss, http, https, tcp, tls, unix, exec or demo, not %q", key, u.Scheme)
 			continue
 		}
 		if err := checkAddress(u, e.URL); err != nil {
@@ -238,6 +244,32 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 	if c.Sessions > 0 && kinds[kindHTTP] {
 		bad("mode: an HTTP upstream has no connections to give to sessions")
 	}
+}
+
+func (c *Config) validateTLS(bad func(format string, args ...any)) {
+	if err := c.TLS.Validate(); err != nil {
+		for _, err := range joined(err) {
+			bad("%w", err)
+		}
+	}
+	if !c.TLS.Enabled() {
+		return
+	}
+	for _, e := range c.endpoints() {
+		u, err := url.Parse(e.URL)
+		if err == nil && kindOf(u) != "" && !isSecure(u) {
+			bad("tls: is for wss, https and tls only, not for %s", u.Scheme)
+			return
+		}
+	}
+}
+
+// joined returns the errors that errors.Join has joined.
+func joined(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	return []error{err}
 }
 
 func (c *Config) validateEndpoint(e EndpointConfig, i int, bad func(format string, args ...any)) {

@@ -61,7 +61,8 @@ type Conn struct {
 	// Tenant is the receiver's: the session that has leased the connection.
 	Tenant atomic.Value
 
-	leased bool // belongs to a session, while that lasts
+	leased bool        // belongs to a session, while that lasts
+	held   atomic.Bool // see Hold
 
 	// Flusher belongs to the reader of a stream connection.
 	Flusher wire.Flusher
@@ -144,8 +145,20 @@ func (c *Conn) Send(f *wire.Frame, fl *wire.Flusher) error { return c.link.send(
 
 // Ready reports whether the connection is up and takes new calls.
 func (c *Conn) Ready() bool {
-	return !c.lost.Load() && c.link.ready() && !c.leaves()
+	return !c.lost.Load() && c.link.ready() && !c.leaves() && !c.held.Load()
 }
+
+// Hold keeps calls away from the connection until Admit: the receiver has something to do on it first.
+func (c *Conn) Hold() { c.held.Store(true) }
+
+// Admit ends a Hold.
+func (c *Conn) Admit() { c.held.Store(false) }
+
+// Leased reports whether the connection belongs to a session.
+func (c *Conn) Leased() bool { return c.leased }
+
+// Held reports whether Hold counts, on a connection that is good otherwise.
+func (c *Conn) Held() bool { return c.held.Load() && !c.lost.Load() && !c.leaves() }
 
 // leaves reports whether the connection takes no more calls. A session keeps its own while its endpoint is drained, as what
 // the upstream knows of it is there.

@@ -30,7 +30,8 @@ type Endpoint struct {
 
 	slots    []atomic.Pointer[Conn]
 	inFlight atomic.Int64
-	drained  atomic.Bool // by the operator: no new calls, no connections
+	trouble  atomic.Pointer[string] // why the last attempt to connect failed; nil: it did not
+	drained  atomic.Bool            // by the operator: no new calls, no connections
 
 	stop  context.CancelCauseFunc // ends the endpoint
 	wake  chan struct{}           // room for one: drained has changed
@@ -64,6 +65,14 @@ func newEndpoint(p *Pool, s source) *Endpoint {
 		e.Name = place(s.url)
 	default:
 		e.Name = s.url.String()
+	}
+	if kindOf(s.url) == kindHTTP {
+		e.header = e.header.Clone()
+		for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
+			if e.header.Get(k) == "" {
+				e.header.Set(k, v)
+			}
+		}
 	}
 	e.health.init(e, &p.cfg.Passive)
 	n := p.cfg.Connections
@@ -135,6 +144,9 @@ func (e *Endpoint) runSlot(ctx context.Context, slot int) {
 
 // install puts a new connection into its slot, and retires the one that it replaces.
 func (e *Endpoint) install(slot int, c *Conn) {
+	if e.Pool.holds.Load() {
+		c.Hold()
+	}
 	if old := e.slots[slot].Swap(c); old != nil {
 		old.Retire()
 	}
@@ -182,8 +194,10 @@ func (e *Endpoint) connect(ctx context.Context, name string, old *Conn) (*Conn, 
 		if !errors.Is(ctx.Err(), context.Canceled) && (old == nil || !old.Ready()) {
 			e.health.fail()
 		}
+		e.note(err)
 		return nil, nil, fmt.Errorf("upstream %s: dial %s: %w", e.Pool.cfg.Name, e.Name, err)
 	}
+	e.note(nil)
 	c, s := newConn(e, name), newStream(conn, &e.Pool.cfg)
 	c.link = s
 	e.Pool.enter(c)
@@ -192,7 +206,12 @@ func (e *Endpoint) connect(ctx context.Context, name string, old *Conn) (*Conn, 
 
 func (e *Endpoint) dialWebSocket(ctx context.Context) (wire.Conn, error) {
 	cfg := &e.Pool.cfg
-	return wire.DialWebSocket(ctx, e.url.String(), e.header, nil, wire.WSConfig{
+	secure := e.Pool.tls.Config(e.url.Hostname(), "http/1.1")
+	header, err := e.headerFor(extraOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	return wire.DialWebSocket(ctx, e.urlFor(extraOf(ctx)).String(), header, secure, wire.WSConfig{
 		ReadLimit: cfg.Response, HandshakeTimeout: cfg.Connect, WriteTimeout: cfg.WriteTimeout, Address: e.address,
 	})
 }
@@ -331,6 +350,24 @@ func (e *Endpoint) Connections() []*Conn {
 	return all
 }
 
+// note remembers why an attempt to connect failed, or that it did not.
+func (e *Endpoint) note(err error) {
+	if err == nil {
+		e.trouble.Store(nil)
+		return
+	}
+	text := err.Error()
+	e.trouble.Store(&text)
+}
+
+// Trouble is why the last attempt to connect failed; empty where it did not.
+func (e *Endpoint) Trouble() string {
+	if text := e.trouble.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
 // EndpointStatus is what the admin API shows of an endpoint.
 type EndpointStatus struct {
 	Name        string `json:"name"`
@@ -339,7 +376,8 @@ type EndpointStatus struct {
 	Connections int    `json:"connections"`
 	InFlight    int    `json:"in_flight"`
 	Waiting     int    `json:"waiting"`
-	State       string `json:"state"` // up, down, drained, ejected, open, behind, unreachable, idle, crashing
+	State       string `json:"state"`           // up, down, drained, ejected, open, behind, unreachable, idle, crashing
+	Error       string `json:"error,omitempty"` // why the last attempt to connect failed
 
 	Child *ChildStatus `json:"child,omitempty"`
 }
@@ -348,7 +386,7 @@ type EndpointStatus struct {
 func (e *Endpoint) Status() EndpointStatus {
 	s := EndpointStatus{
 		Name: e.Name, Priority: e.priority, Weight: e.weight, InFlight: int(e.inFlight.Load()), State: e.health.state(),
-		Child: e.Children(),
+		Child: e.Children(), Error: e.Trouble(),
 	}
 	for _, c := range e.Connections() {
 		if c.Ready() {

@@ -4,33 +4,30 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptrace"
-	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/idmux/idmux/internal/sse"
+	"github.com/idmux/idmux/internal/tlsconf"
 	"github.com/idmux/idmux/internal/wire"
 )
 
 // exchanger is the link of an HTTP upstream: a queue of requests and up to Connections workers, each with one exchange
 // at a time. Workers are started as the queue asks for them and end when it is empty.
 type exchanger struct {
-	cfg        *Config
-	conn       *Conn
-	recv       Receiver
-	transport  *http.Transport
-	replayable bool // a header makes the transport think that requests may be sent twice
-	url        *url.URL
-	header     http.Header
-	ctx        context.Context // ends with the pool
-	up         atomic.Bool     // the last connection attempt worked
-	failed     chan struct{}   // room for one: a dial failed, probe
+	cfg       *Config
+	conn      *Conn
+	recv      Receiver
+	transport *http.Transport
+	ctx       context.Context // ends with the pool
+	up        atomic.Bool     // the last connection attempt worked
+	failed    chan struct{}   // room for one: a dial failed, probe
 
 	mu      sync.Mutex
 	cond    sync.Cond // room in the queue, or closed
@@ -47,34 +44,22 @@ type exchanger struct {
 
 func newExchanger(ctx context.Context, c *Conn) *exchanger {
 	x := &exchanger{
-		cfg: &c.Pool.cfg, conn: c, recv: c.Pool.recv, url: c.End.url, ctx: ctx,
-		header:  c.End.header.Clone(),
+		cfg: &c.Pool.cfg, conn: c, recv: c.Pool.recv, ctx: ctx,
 		failed:  make(chan struct{}, 1),
 		running: make(map[[2]uint64]context.CancelFunc),
 	}
 	x.cond.L = &x.mu
-	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
-		if x.header.Get(k) == "" {
-			x.header.Set(k, v)
-		}
-	}
-	x.transport = newTransport(x.cfg, c.End.address)
-	x.replayable = x.header.Get("Idempotency-Key") != "" || x.header.Get("X-Idempotency-Key") != ""
+	x.transport = newTransport(c.End)
 	return x
 }
 
 // newTransport keeps as many idle connections as there are workers, so that load never closes one only to dial again. It
 // makes no more than that: a worker that gets a connection while it dials would otherwise leave one too many behind.
-func newTransport(cfg *Config, address string) *http.Transport {
-	dialer := &net.Dialer{Timeout: cfg.Connect}
+func newTransport(e *Endpoint) *http.Transport {
+	cfg := &e.Pool.cfg
 	t := &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if address != "" {
-				addr = address
-			}
-			return dialer.DialContext(ctx, network, addr)
-		},
-		TLSHandshakeTimeout: cfg.Connect,
+		DialContext:         e.dialTCP,
+		DialTLSContext:      e.dialTLS,
 		MaxIdleConnsPerHost: cfg.Connections,
 		MaxConnsPerHost:     cfg.Connections,
 		IdleConnTimeout:     cfg.IdleTimeout,
@@ -101,6 +86,7 @@ func (e *exchanger) run(ctx context.Context) {
 		default:
 		}
 		e.up.Store(true)
+		e.conn.End.note(nil)
 		if h.Connected != nil {
 			h.Connected(e.conn)
 		}
@@ -111,7 +97,7 @@ func (e *exchanger) run(ctx context.Context) {
 		case <-e.failed:
 			e.up.Store(false)
 			if h.Lost != nil {
-				h.Lost(e.conn, errUnreachable)
+				h.Lost(e.conn, fmt.Errorf("%w: %s", errUnreachable, e.conn.End.Trouble()))
 			}
 		}
 	}
@@ -123,12 +109,11 @@ var errUnreachable = errors.New("upstream: cannot connect")
 func (e *exchanger) probe(ctx context.Context) bool {
 	b := newBackoff(e.cfg)
 	for {
-		d := net.Dialer{Timeout: e.cfg.Connect}
-		c, err := d.DialContext(ctx, "tcp", e.conn.End.dialAddress())
+		err := e.conn.End.reach(ctx)
 		if err == nil {
-			_ = c.Close() // only to see that it works
 			return true
 		}
+		e.conn.End.note(err)
 		if !wait(ctx, b, e.conn.Pool, err) {
 			return false
 		}
@@ -179,8 +164,9 @@ func (e *exchanger) exchange(f *wire.Frame) {
 		e.conn.heard()
 		a.Body = body.Bytes()
 	} else {
-		a.Sent = sent.Load()
+		a.Sent = sent.Load() && !tlsconf.RefusedByPeer(a.Err)
 		if isDialError(a.Err) {
+			e.conn.End.note(a.Err)
 			select {
 			case e.failed <- struct{}{}:
 			default:
@@ -219,14 +205,20 @@ func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, 
 	})
 	// The transport may read the body after it has brought the answer, so the body is not the pooled frame.
 	request := bytes.Clone(f.B)
+	extra, _ := f.With.(*Extra)
+	outgoing, err := e.conn.End.headerFor(extra)
+	if err != nil {
+		return 0, nil, false, &dialError{err}
+	}
+	to := e.conn.End.urlFor(extra)
 	req := (&http.Request{
-		Method: http.MethodPost, URL: e.url, Host: e.url.Host, Header: e.header,
+		Method: http.MethodPost, URL: to, Host: to.Host, Header: outgoing,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		ContentLength: int64(len(request)),
 		Body:          io.NopCloser(bytes.NewReader(request)),
 		GetBody:       func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(request)), nil },
 	}).WithContext(ctx)
-	if e.replayable {
+	if outgoing.Get("Idempotency-Key") != "" || outgoing.Get("X-Idempotency-Key") != "" {
 		req.GetBody = nil // the transport would send it again although it may have arrived
 	}
 	resp, err := e.transport.RoundTrip(req)
@@ -237,6 +229,9 @@ func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, 
 	if resp.StatusCode < http.StatusMultipleChoices && sse.Is(resp.Header.Get("Content-Type")) {
 		return resp.StatusCode, resp.Header, true, e.events(f, resp.Body)
 	}
+	if resp.StatusCode == http.StatusUnauthorized {
+		e.conn.End.Pool.auth.doubt()
+	}
 	n, err := body.ReadFrom(io.LimitReader(resp.Body, int64(e.cfg.Response)+1))
 	if err != nil {
 		return 0, nil, false, err
@@ -245,11 +240,6 @@ func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, 
 		return 0, nil, false, wire.ErrTooLarge
 	}
 	return resp.StatusCode, resp.Header, false, nil
-}
-
-func isDialError(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
 }
 
 // close ends the link when the pool ends: what waits is dropped, what runs is cancelled by ctx.

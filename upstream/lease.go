@@ -81,6 +81,9 @@ func (p *Pool) Lease(ch Choice) (*Conn, error) {
 
 // suits returns what tells whether a connection that was kept ready will do for a choice.
 func (p *Pool) suits(ch Choice) func(*Conn) bool {
+	if ch.Extra != nil { // which those kept ready carry nothing of
+		return func(*Conn) bool { return false }
+	}
 	if p.cfg.Balance != BalanceHash {
 		return func(*Conn) bool { return true }
 	}
@@ -145,7 +148,7 @@ func (p *Pool) dialLease(ch Choice) (*Conn, error) {
 			break
 		}
 		var c *Conn
-		if c, err = p.dialLeaseOf(ctx, running, e); err == nil {
+		if c, err = p.dialLeaseOf(ctx, running, e, ch.Extra); err == nil {
 			p.leases.failed.Store(false)
 			return c, nil
 		}
@@ -165,8 +168,8 @@ func (p *Pool) lessor(ch Choice, tried []*Endpoint) *Endpoint {
 	return p.choose(p.candidates(nil, *p.endpoints.Load(), ch, healthy, fresh), ch)
 }
 
-func (p *Pool) dialLeaseOf(ctx, running context.Context, e *Endpoint) (*Conn, error) {
-	c, s, err := e.connect(ctx, e.label()+"-session", nil)
+func (p *Pool) dialLeaseOf(ctx, running context.Context, e *Endpoint, extra *Extra) (*Conn, error) {
+	c, s, err := e.connect(withExtra(ctx, extra), e.label()+"-session", nil)
 	if err != nil {
 		return nil, err
 	}

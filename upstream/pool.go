@@ -11,6 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/idmux/idmux/internal/tlsconf"
 	"github.com/idmux/idmux/internal/wire"
 )
 
@@ -22,6 +23,7 @@ type Hooks struct {
 	Connected func(c *Conn)
 	Retry     func(p *Pool, err error, after time.Duration) // not connected because of err, dialing again after a while
 	Lost      func(c *Conn, err error)
+	Reloaded  func(p *Pool, err error)                        // files of its TLS changed, and are in use, or are not because of err
 	Event     func(e *Endpoint, what string, d time.Duration) // an endpoint's health has changed, for a while where d is not 0
 
 	// Said is called for a line of the standard error of a child process; skipped is how many before it were left out.
@@ -36,6 +38,8 @@ type Pool struct {
 	recv    Receiver
 	hooks   Hooks
 	sources []source
+	tls     *tlsconf.Client
+	auth    *credentials // nil: none but what stands in URLs and headers
 
 	endpoints atomic.Pointer[[]*Endpoint] // the present ones; replaced as a whole
 	inFlight  atomic.Int64
@@ -45,6 +49,7 @@ type Pool struct {
 	round     atomic.Uint32
 	paused    atomic.Bool
 	drained   atomic.Bool // as a whole: endpoints that are found are drained, too
+	holds     atomic.Bool // new connections are held
 	leases    leases
 
 	mu      sync.Mutex
@@ -57,6 +62,11 @@ type Pool struct {
 // the demo backend use; nil means by the URL.
 func New(cfg Config, recv Receiver, hooks Hooks, dial DialFunc) (*Pool, error) {
 	p := &Pool{cfg: cfg, dial: dial, recv: recv, hooks: hooks, open: make(map[*Conn]struct{})}
+	secure, err := tlsconf.NewClient(cfg.TLS)
+	if err != nil {
+		return nil, fmt.Errorf("upstream %s: %w", cfg.Name, err)
+	}
+	p.tls, p.auth = secure, newCredentials(cfg.AuthFile)
 	var fixed []*Endpoint
 	for _, ec := range cfg.endpoints() {
 		s, err := cfg.source(ec)
@@ -101,6 +111,21 @@ func (p *Pool) URL() string {
 // HTTP reports whether the upstream is one to which each call is a request of its own, so that it can send nothing unasked.
 func (p *Pool) HTTP() bool { return kindOf(p.sources[0].url) == kindHTTP }
 
+// HoldNew has new connections held until the receiver admits them; those that sessions lease are not.
+func (p *Pool) HoldNew() { p.holds.Store(true) }
+
+// Holding reports whether a connection is there that waits to be admitted.
+func (p *Pool) Holding() bool {
+	for _, e := range *p.endpoints.Load() {
+		for i := range e.slots {
+			if c := e.slots[i].Load(); c != nil && c.Held() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Endpoints returns the present endpoints.
 func (p *Pool) Endpoints() []*Endpoint { return slices.Clone(*p.endpoints.Load()) }
 
@@ -119,6 +144,13 @@ func (p *Pool) Run(ctx context.Context) {
 	p.mu.Lock()
 	p.running = ctx
 	p.mu.Unlock()
+	p.group.Go(func() {
+		p.tls.Run(ctx, func(err error) {
+			if p.hooks.Reloaded != nil {
+				p.hooks.Reloaded(p, err)
+			}
+		})
+	})
 	for _, e := range *p.endpoints.Load() {
 		p.start(ctx, e)
 	}

@@ -284,8 +284,8 @@ func TestConfigReportsAll(t *testing.T) {
 	if !ok {
 		t.Fatalf("one problem only: %v", err)
 	}
-	// name, url, balance, connections, sixteen durations, min over max, calls of a breaker, queue, response
-	if got := len(joined.Unwrap()); got != 24 {
-		t.Errorf("%d problems, want 24: %v", got, err)
+	// name, url, tls twice, balance, connections, sixteen durations, min over max, calls of a breaker, queue, response
+	if got := len(joined.Unwrap()); got != 25 {
+		t.Errorf("%d problems, want 25: %v", got, err)
 	}
 }

@@ -27,13 +27,16 @@ func check(c *cli.Context) error {
 		return fmt.Errorf("%w: check takes one file, not %d", errUsage, c.NArg())
 	}
 	file := c.Args().First()
-	_, err := configs.Load(file)
+	cfg, err := configs.Load(file)
 	mistakes, ok := errors.AsType[*configs.Errors](err)
 	switch {
 	case ok:
 		return reportMistakes(c.App.Writer, file, mistakes)
 	case err != nil:
 		return err
+	}
+	if err := cfg.CheckFiles(); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	_, err = fmt.Fprintf(c.App.Writer, "%s: ok\n", file)
 	return err

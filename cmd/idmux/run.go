@@ -182,11 +182,12 @@ func (p *parts) announce(out io.Writer, cfg *configs.Config) {
 // described is where a listener listens, and what it takes there.
 func described(l *proxy.ListenerConfig, addr net.Addr) string {
 	t, err := l.Transport()
+	scheme, _, _ := strings.Cut(l.Listen, ":")
 	switch {
 	case err != nil || !t.Stream:
-		return fmt.Sprintf("http://%s (HTTP POST and WebSocket)", addr)
+		return fmt.Sprintf("%s://%s (HTTP POST and WebSocket)", scheme, addr)
 	case t.Network == "stdio":
 		return fmt.Sprintf("standard input and output (framing %s)", t.Framing)
 	}
-	return fmt.Sprintf("%s://%s (framing %s)", t.Network, addr, t.Framing)
+	return fmt.Sprintf("%s://%s (framing %s)", scheme, addr, t.Framing)
 }

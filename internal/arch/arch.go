@@ -1,8 +1,10 @@
 // Package arch says which package of this module may import which, and a test keeps it so:
 //
 //	cmd → configs → tracing → proxy → upstream → internal/wire
-//	                          proxy → internal/wire
+//	                          proxy → internal/ingress → internal/wire
 //	                          proxy → correlate → profiles → rewrite
+//
+// All may use internal/tlsconf, which uses none of them.
 //
 // Only files that are not tests count. A change that needs an arrow turned usually means a type in the wrong package.
 package arch
@@ -29,19 +31,22 @@ var layers = map[string][]string{
 	"internal/child":   {},
 	"internal/sse":     {},
 	"internal/connect": {"internal/wire", "internal/sse", "rewrite"},
+	"internal/tlsconf": {},
+	"internal/ingress": {"internal/tlsconf", "internal/wire"},
 	"rewrite":          {},
 	"profiles":         {"rewrite"},
-	"upstream":         {"internal/wire", "internal/child", "internal/sse"},
+	"upstream":         {"internal/tlsconf", "internal/wire", "internal/child", "internal/sse"},
 	"correlate":        {"profiles", "rewrite"},
-	"proxy":            {"upstream", "internal/wire", "internal/sse", "correlate", "profiles", "rewrite"},
-	"tracing":          {"proxy", "upstream", "rewrite"},
-	"configs":          {"tracing", "proxy", "upstream", "profiles", "rewrite"},
-	"cmd":              {"configs", "tracing", "proxy", "upstream", "internal/wire", "internal/child", "internal/connect", "profiles", "rewrite"},
+	"proxy":            {"upstream", "internal/ingress", "internal/tlsconf", "internal/wire", "internal/sse", "correlate", "profiles", "rewrite"},
+	"tracing":          {"proxy", "upstream", "internal/tlsconf", "rewrite"},
+	"configs":          {"tracing", "proxy", "upstream", "internal/tlsconf", "profiles", "rewrite"},
+	"cmd":              {"configs", "tracing", "proxy", "upstream", "internal/tlsconf", "internal/wire", "internal/child", "internal/connect", "profiles", "rewrite"},
 	"bench":            {}, // runs the commands as its users do
 
 	// Test helpers look at the product from outside.
 	"internal/arch":        {},
 	"internal/testbackend": {},
+	"internal/testcerts":   {},
 	"internal/blackbox":    {"internal/testbackend"},
 }
 
@@ -67,7 +72,7 @@ var only = map[string]struct {
 		[]string{"cmd", "bench"}, "flags are the business of the commands",
 	},
 	"testing": {
-		[]string{"internal/testbackend", "internal/blackbox"}, "the product does not carry the testing package",
+		[]string{"internal/testbackend", "internal/testcerts", "internal/blackbox"}, "the product does not carry the testing package",
 	},
 }
 

@@ -2,6 +2,7 @@ package child
 
 import (
 	"bufio"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
@@ -14,12 +15,18 @@ import (
 	"syscall"
 )
 
+// markVariable is the variable by whose value a guard knows what it guards.
+const markVariable = "IDMUX_GUARD"
+
 // guardName is what idmux is called, as its first argument, where it is a guard.
 const guardName = "idmux-guard"
 
 // Guard is a process that kills process groups when idmux ends without having ended them itself. It is told of each by a
-// pipe, whose end tells it that idmux has ended. A nil Guard guards nothing. Safe for concurrent use.
+// pipe, whose end tells it that idmux has ended. On Linux it then also kills what has the mark of this guard in its
+// environment: processes that it was not told of yet, and those that have left their group. A nil Guard guards nothing. Safe
+// for concurrent use.
 type Guard struct {
+	mark   string // a variable of the environment of what is guarded
 	cmd    *exec.Cmd
 	exited chan struct{}
 
@@ -38,6 +45,9 @@ func GuardMain() {
 	}
 	signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP) // what idmux needs to end its children well
 	keepGuard(os.Stdin, func(group int) { killGroup(group, syscall.SIGKILL) })
+	if mark := os.Getenv(markVariable); mark != "" {
+		killMarked(markVariable + "=" + mark)
+	}
 	os.Exit(0)
 }
 
@@ -55,8 +65,9 @@ func StartGuard() (*Guard, error) {
 		return nil, fmt.Errorf("child: guard: %w", err)
 	}
 	g := &Guard{cmd: exec.Command(self), pipe: pipe, exited: make(chan struct{})} //nolint:noctx // it ends with its pipe
+	g.mark = markVariable + "=" + rand.Text()
 	g.cmd.Args = []string{guardName}
-	g.cmd.Env = []string{} // it needs none
+	g.cmd.Env = []string{g.mark}
 	g.cmd.Stdin, g.cmd.Dir = in, "/"
 	g.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's interrupt is not for it
 	err = g.cmd.Start()
@@ -96,6 +107,14 @@ func (g *Guard) Close() {
 
 // watch has the guard know a group.
 func (g *Guard) watch(group int) { g.tell("+", group) }
+
+// marked is an environment that shows that a process is guarded.
+func (g *Guard) marked(env []string) []string {
+	if g == nil {
+		return env
+	}
+	return append(env, g.mark)
+}
 
 // forget has it know the group no more. To be called while the group's number is its own.
 func (g *Guard) forget(group int) { g.tell("-", group) }

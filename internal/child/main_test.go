@@ -80,7 +80,11 @@ func play(role string) {
 		}
 		_, _ = io.Copy(io.Discard, os.Stdin)
 	case "owner": // starts a parent, says all numbers, and waits to be killed
-		p, err := Start(configOf("parent"), mustGuard(arg == "guarded"))
+		other := "parent"
+		if arg == "escaped" {
+			other = arg
+		}
+		p, err := Start(configOf(other), mustGuard(arg != ""))
 		if err != nil {
 			panic(err)
 		}

@@ -67,7 +67,7 @@ func Start(cfg *Config, guard *Guard) (*Process, error) {
 		}
 	}
 	p.cmd = exec.Command(cfg.Command[0], cfg.Command[1:]...) //nolint:noctx // it ends by Stop, which lets it finish
-	p.cmd.Dir, p.cmd.Env = cfg.Dir, env
+	p.cmd.Dir, p.cmd.Env = cfg.Dir, guard.marked(env)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	dieWithParent(p.cmd.SysProcAttr)
 	theirs, err := p.pipes()

@@ -2,7 +2,12 @@ package child
 
 import (
 	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +22,23 @@ func awaitExit(cmd *exec.Cmd) {
 		err := unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
 			return
+		}
+	}
+}
+
+// killMarked kills every other process that has a variable in the environment that it was started with. It looks until it
+// finds none, for one may be starting others.
+func killMarked(variable string) {
+	for found := true; found; {
+		found = false
+		all, _ := filepath.Glob("/proc/[0-9]*/environ")
+		for _, file := range all {
+			env, _ := os.ReadFile(file) // those of others cannot be read, nor those that have ended
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
+			if err != nil || pid == os.Getpid() || !slices.Contains(strings.Split(string(env), "\x00"), variable) {
+				continue
+			}
+			found = syscall.Kill(pid, syscall.SIGKILL) == nil || found
 		}
 	}
 }

@@ -150,6 +150,7 @@ func (b *bridge) abandon(why error) {
 		f := rewrite.NewFault(reason)
 		f.Sent = true // it may have been
 		b.refuse(id, f)
+		b.ledger.done(1)
 	}
 }
 
@@ -158,11 +159,12 @@ func (b *bridge) fail(ids []string, f rewrite.Fault) {
 	for _, id := range ids {
 		if b.ledger.take(id) {
 			b.refuse(id, f)
+			b.ledger.done(1)
 		}
 	}
 }
 
-// refuse answers a request, which is not in the ledger any more, with an error.
+// refuse answers a request, which was taken from the ledger or is not in it, with an error.
 func (b *bridge) refuse(id string, f rewrite.Fault) {
 	if id == "" {
 		id = nullID
@@ -185,11 +187,12 @@ func (b *bridge) deliver(frame []byte) {
 		b.o.Warn("the server has sent something that is no message: " + fault.Error())
 		return
 	}
-	b.ledger.answer(frame, envs)
+	answered := b.ledger.answer(frame, envs)
 	b.parsers.Put(p)
 	f := wire.NewFrame()
 	f.B = append(f.B, frame...)
 	b.give(f)
+	b.ledger.done(answered) // whoever waits for the last answer may end everything now
 }
 
 // tooLarge is deliver for the beginning of a frame that was too large.

@@ -60,16 +60,18 @@ func (l *ledger) sweepLocked() {
 	l.list = rest
 }
 
-// answer notes the answers in a frame.
-func (l *ledger) answer(frame []byte, envs []rewrite.Envelope) {
+// answer takes the requests that a frame answers, and returns how many there are.
+func (l *ledger) answer(frame []byte, envs []rewrite.Envelope) (n int) {
 	for i := range envs {
-		if envs[i].Kind == rewrite.Response {
-			l.take(string(envs[i].ID.Of(frame)))
+		if envs[i].Kind == rewrite.Response && l.take(string(envs[i].ID.Of(frame))) {
+			n++
 		}
 	}
+	return n
 }
 
-// take ends a request; false where there is none of that id.
+// take makes the caller the one who answers a request; false where there is none of that id. It counts until the caller says
+// that it is done.
 func (l *ledger) take(id string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,14 +83,20 @@ func (l *ledger) take(id string) bool {
 	default:
 		l.open[id]--
 	}
-	l.n--
-	if l.n == 0 {
+	return true
+}
+
+// done tells that requests that were taken have been answered.
+func (l *ledger) done(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n -= n
+	if l.n == 0 && n > 0 {
 		select {
 		case l.settled <- struct{}{}:
 		default:
 		}
 	}
-	return true
 }
 
 // has reports whether a request of one of some ids is open.
@@ -103,7 +111,7 @@ func (l *ledger) has(ids []string) bool {
 	return false
 }
 
-// takeAll ends all requests and returns their ids, in the order of asking.
+// takeAll is take for all requests, and returns their ids, in the order of asking.
 func (l *ledger) takeAll() []string {
 	l.mu.Lock()
 	l.sweepLocked()
@@ -118,7 +126,7 @@ func (l *ledger) takeAll() []string {
 	return ids
 }
 
-// count is how many requests are open.
+// count is how many requests have not been answered.
 func (l *ledger) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

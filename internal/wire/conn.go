@@ -37,6 +37,10 @@ type Conn interface {
 	// its last wait; the zero time where there is none. Safe for concurrent use.
 	Coming() (since time.Time, bytes int)
 
+	// Gone reports whether the peer is known to take nothing any more. Of a peer that has closed a TCP connection nobody
+	// knows until something is sent to it. Safe for concurrent use.
+	Gone() bool
+
 	// SetReadDeadline bounds the wait of ReadFrame; the zero time lifts the bound.
 	SetReadDeadline(t time.Time) error
 

@@ -76,8 +76,16 @@ func (s *wsServer) pair(t *testing.T, cfg WSConfig) (client, server Conn) {
 // shrink makes the kernel's buffers small, so that it takes little to fill them. A pipe has none.
 func shrink(conns ...Conn) {
 	for _, c := range conns {
-		if ws, ok := c.(*webSocket); ok {
-			tcp := ws.sock.Conn.(*net.TCPConn)
+		var sock *Socket
+		switch c := c.(type) {
+		case *webSocket:
+			sock = c.sock
+		case *stream:
+			sock = c.sock
+		default:
+			continue
+		}
+		if tcp, ok := sock.Conn.(*net.TCPConn); ok {
 			_ = tcp.SetReadBuffer(32 << 10)
 			_ = tcp.SetWriteBuffer(32 << 10)
 		}
@@ -98,17 +106,60 @@ func eachConn(t *testing.T, f func(t *testing.T, a, b Conn)) {
 		}},
 		{"ws", func(t *testing.T) (Conn, Conn) { return newWSServer(t, testConfig, false).pair(t, testConfig) }},
 		{"wss", func(t *testing.T) (Conn, Conn) { return newWSServer(t, testConfig, true).pair(t, testConfig) }},
+		{"lines", func(t *testing.T) (Conn, Conn) {
+			a, b := tcpPair(t)
+			return testStream(a, LineFraming), testStream(b, LineFraming)
+		}},
+		{"headers", func(t *testing.T) (Conn, Conn) {
+			a, b := tcpPair(t)
+			return testStream(a, HeaderFraming), testStream(b, HeaderFraming)
+		}},
+		{"pipes of the system", func(t *testing.T) (Conn, Conn) {
+			a, in, out := pipePair(t)
+			return testStream(a, LineFraming), testStream(Duplex(out, in, "far"), LineFraming)
+		}},
+		{"without descriptors", func(t *testing.T) (Conn, Conn) {
+			a, b := net.Pipe()
+			t.Cleanup(func() { _, _ = a.Close(), b.Close() })
+			return testStream(a, LineFraming), testStream(b, LineFraming)
+		}},
+		{"lines over TLS", func(t *testing.T) (Conn, Conn) { return tlsPair(t, LineFraming) }},
 	} {
 		t.Run(kind.name+" forth", func(t *testing.T) { a, b := kind.pair(t); f(t, a, b) })
 		t.Run(kind.name+" back", func(t *testing.T) { a, b := kind.pair(t); f(t, b, a) })
 	}
 }
 
+// tlsPair returns both ends of a stream over TLS, each over a Socket.
+func tlsPair(t *testing.T, framing Framing) (client, server Conn) {
+	t.Helper()
+	h := httptest.NewUnstartedServer(nil)
+	h.StartTLS() // has a certificate
+	defer h.Close()
+	pool := x509.NewCertPool()
+	pool.AddCert(h.Certificate())
+	a, b := tcpPair(t)
+	near := tls.Client(NewSocket(a, testConfig.WriteTimeout), &tls.Config{RootCAs: pool, ServerName: "example.com"})
+	far := tls.Server(NewSocket(b, testConfig.WriteTimeout), &tls.Config{Certificates: h.TLS.Certificates})
+	done := make(chan error, 1)
+	go func() { done <- far.Handshake() }()
+	if err := errors.Join(near.Handshake(), <-done); err != nil {
+		t.Fatal(err)
+	}
+	return testStream(near, framing), testStream(far, framing)
+}
+
+func testStream(c net.Conn, framing Framing) Conn {
+	return NewStream(c, StreamConfig{Framing: framing, ReadLimit: testConfig.ReadLimit, WriteTimeout: testConfig.WriteTimeout})
+}
+
 func TestConnCarriesFrames(t *testing.T) {
 	eachConn(t, func(t *testing.T, a, b Conn) {
 		var sent []string
 		for _, n := range []int{0, 1, 125, 126, 4095, 65535, 65536, 200_000, 500_000} {
-			sent = append(sent, fmt.Sprint(n, " ", strings.Repeat("é", n/2))[:n])
+			if n > 0 || a.Control() { // an empty line means nothing
+				sent = append(sent, fmt.Sprint(n, " ", strings.Repeat("é", n/2))[:n])
+			}
 		}
 		done := make(chan error, 1)
 		go func() {
@@ -137,6 +188,9 @@ func TestConnCarriesFrames(t *testing.T) {
 
 func TestConnControlFrames(t *testing.T) {
 	eachConn(t, func(t *testing.T, a, b Conn) {
+		if !a.Control() {
+			t.Skip("has no control frames")
+		}
 		s := NewSender(a, SenderConfig{Limit: 1 << 20, Keep: 16})
 		payload := strings.Repeat("p", 125)
 		ping, pong := text(payload), text("")
@@ -229,9 +283,10 @@ func TestConnEnds(t *testing.T) {
 	t.Run("the reader learns that the peer is gone", func(t *testing.T) {
 		eachConn(t, func(t *testing.T, a, b Conn) {
 			_ = b.Close()
-			var bye *CloseError
-			if _, err := a.ReadFrame(); err == nil || errors.As(err, &bye) {
-				t.Errorf("%v, want an error that is no goodbye", err)
+			_, err := a.ReadFrame()
+			_, goodbye := errors.AsType[*CloseError](err)
+			if err == nil || goodbye == a.Control() { // on a stream, the end is all the goodbye there is
+				t.Errorf("%v, a goodbye: %v", err, goodbye)
 			}
 		})
 	})

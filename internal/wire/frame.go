@@ -33,6 +33,7 @@ type Frame struct {
 	Key    [2]uint64
 	Flow   uint64 // whose frame it is, for taking turns where frames have to wait
 	From   any    // the same, for who is given the frame back when it cannot be written
+	With   any    // what goes with the frame beside its bytes, on transports that can; nil: nothing
 	Urgent bool   // goes ahead of what waits, whatever the window
 }
 

@@ -171,6 +171,12 @@ func (e *pipeEnd) Buffered() int {
 
 func (e *pipeEnd) Control() bool { return true }
 
+func (e *pipeEnd) Gone() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closed || e.peer.closed
+}
+
 func (e *pipeEnd) Coming() (time.Time, int) { return time.Time{}, 0 }
 
 func (e *pipeEnd) SetReadDeadline(t time.Time) error {

@@ -21,6 +21,7 @@ type Socket struct {
 	timeout time.Duration   // Flush: how long the peer may take nothing
 	closed  func()          // called once, by Close; may be nil
 	corked  bool            // set by Cork, before the socket is shared
+	remote  net.Addr        // set by SetRemoteAddr, before the socket is shared; nil: the connection's own
 
 	// Owned by the reader.
 	in     *buffer
@@ -78,7 +79,6 @@ func (s *Socket) Read(p []byte) (int, error) {
 	if s.idle != nil {
 		s.idle()
 	}
-	s.pace.waiting(s.taken)
 	n, err := s.readSome(p)
 	s.failed = s.failed || err != nil
 	s.taken += n
@@ -88,8 +88,19 @@ func (s *Socket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// unread puts bytes back that were read before.
-func (s *Socket) unread(early []byte) {
+// SetRemoteAddr makes RemoteAddr tell another address, that of a client behind a proxy. Nobody else may use the socket yet.
+func (s *Socket) SetRemoteAddr(a net.Addr) { s.remote = a }
+
+// RemoteAddr implements net.Conn.
+func (s *Socket) RemoteAddr() net.Addr {
+	if s.remote != nil {
+		return s.remote
+	}
+	return s.Conn.RemoteAddr()
+}
+
+// Unread puts bytes back that were read before. It is for the reader.
+func (s *Socket) Unread(early []byte) {
 	b := getBuffer()
 	b.b = append(b.b, early...)
 	if s.in != nil {

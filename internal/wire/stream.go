@@ -74,6 +74,10 @@ func NewStream(c net.Conn, cfg StreamConfig) Conn {
 		s.sock = NewSocket(c, cfg.WriteTimeout)
 		s.conn, s.plain = s.sock, true
 	}
+	if s.plain { // bytes that were read before are ours
+		s.in, s.off = s.sock.in, s.sock.off
+		s.sock.in, s.sock.off = nil, 0
+	}
 	s.onFill, s.onWait = s.fillOnce, s.fillReady
 	s.sock.Cork()
 	return s
@@ -295,6 +299,7 @@ func (s *stream) finish() error {
 
 func (s *stream) Control() bool                     { return false }
 func (s *stream) Coming() (time.Time, int)          { return s.sock.pace.coming() }
+func (s *stream) Gone() bool                        { return s.sock.gone() }
 func (s *stream) Buffered() int                     { return s.sock.Buffered() }
 func (s *stream) SetReadDeadline(t time.Time) error { return s.conn.SetReadDeadline(t) }
 func (s *stream) Close() error                      { return s.conn.Close() }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -298,6 +299,47 @@ func TestCloseFreesStreamReader(t *testing.T) {
 			t.Error("read a frame from a closed connection")
 		}
 	}
+}
+
+// Whether anybody would read is known where the system knows: of unix sockets and pipes, and of a connection that was reset.
+func TestStreamGone(t *testing.T) {
+	ln, err := ListenUnix(filepath.Join(t.TempDir(), "s"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near, far := connect(t, ln)
+	s := NewStream(near, StreamConfig{ReadLimit: 100})
+	if err := far.(*net.UnixConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got := readOne(s); got != "END" || s.Gone() {
+		t.Errorf("read %q; gone: %v, after one direction was closed", got, s.Gone())
+	}
+	_ = far.Close()
+	if !s.Gone() {
+		t.Error("not gone after the close of a unix socket")
+	}
+
+	c, _, out := pipePair(t)
+	p := NewStream(c, StreamConfig{ReadLimit: 100})
+	if p.Gone() {
+		t.Error("a pipe's reader is gone before it left")
+	}
+	_ = out.Close()
+	if !p.Gone() {
+		t.Error("a pipe's reader is not gone after it left")
+	}
+}
+
+// What was read before a connection became a stream is its beginning.
+func TestStreamOfReadBytes(t *testing.T) {
+	near, far := tcpPair(t)
+	sock := NewSocket(near, time.Second)
+	sock.Unread([]byte("{1}\n{"))
+	s := NewStream(sock, StreamConfig{ReadLimit: 100})
+	wantFrame(t, s, "{1}")
+	write(t, far, "2}\n")
+	wantFrame(t, s, "{2}")
 }
 
 // While the rest of a frame is waited for, it is known since when, and how much of it came.

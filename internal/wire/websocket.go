@@ -3,6 +3,7 @@ package wire
 import (
 	"bufio"
 	"bytes"
+	"compress/flate"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -10,6 +11,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -22,17 +25,21 @@ type WSConfig struct {
 	HandshakeTimeout time.Duration // until the upgrade is answered
 	WriteTimeout     time.Duration // how long the peer may take nothing
 	Address          string        // host:port to dial in place of the URL's; empty: the URL's own
+	Subprotocols     []string      // offered when dialing; taken if a client offers them when accepting, the preferred first
+	Header           http.Header   // accepting: of the answer
+	Deflate          int           // accepting: where not 0, messages are compressed, if the client offers that, from this size on
 }
 
 // webSocket is a Conn over gorilla/websocket over a Socket.
 type webSocket struct {
-	plain bool // nothing between the library and the Socket
-	ws    *websocket.Conn
-	sock  *Socket
-	limit int
-	ev    Events
-	buf   *buffer // the last frame read; owned by the reader
-	dead  bool    // the library has failed to read and must not be asked again; owned by the reader
+	plain   bool // nothing between the library and the Socket
+	ws      *websocket.Conn
+	sock    *Socket
+	limit   int
+	ev      Events
+	buf     *buffer // the last frame read; owned by the reader
+	deflate int     // messages are compressed from this size on; 0: none is
+	dead    bool    // the library has failed to read and must not be asked again; owned by the reader
 }
 
 // DialWebSocket connects to a ws:// or wss:// URL. ctx bounds the dialing only.
@@ -55,6 +62,7 @@ func DialWebSocket(ctx context.Context, url string, header http.Header, tlsConfi
 		},
 		TLSClientConfig:  tlsConfig,
 		HandshakeTimeout: cfg.HandshakeTimeout,
+		Subprotocols:     cfg.Subprotocols,
 		ReadBufferSize:   4 << 10,  // the Socket reads whole chunks
 		WriteBufferSize:  64 << 10, // a client's message over this leaves in several frames
 	}
@@ -68,6 +76,10 @@ func DialWebSocket(ctx context.Context, url string, header http.Header, tlsConfi
 		}
 		return nil, err
 	}
+	if p := ws.Subprotocol(); p != "" && !slices.Contains(cfg.Subprotocols, p) { // RFC 6455 section 4.1
+		_ = ws.Close() // err says more
+		return nil, fmt.Errorf("handshake answered with the subprotocol %q, which was not offered", p)
+	}
 	return newWebSocket(ws, sock, cfg.ReadLimit), nil
 }
 
@@ -80,14 +92,22 @@ func AcceptWebSocket(w http.ResponseWriter, r *http.Request, cfg WSConfig) (Conn
 		ReadBufferSize:   128, // headers and control frames; the Socket reads whole chunks
 		WriteBufferSize:  512, // answers up to this size are written without an allocation
 		CheckOrigin:      func(*http.Request) bool { return true },
+		Subprotocols:     cfg.Subprotocols,
+
+		EnableCompression: cfg.Deflate > 0,
 	}
 	h := &hijacker{ResponseWriter: w, sock: &sock}
-	ws, err := u.Upgrade(h, r, nil)
+	ws, err := u.Upgrade(h, r, cfg.Header)
 	if err != nil {
 		return nil, err
 	}
 	c := newWebSocket(ws, sock, cfg.ReadLimit)
 	c.plain = h.plain
+	if cfg.Deflate > 0 && offersDeflate(r.Header) {
+		// What is small on the wire may be large here, so that nobody else must wait while it is read.
+		c.plain, c.deflate = false, cfg.Deflate
+		_ = ws.SetCompressionLevel(flate.BestSpeed) // a level that there is
+	}
 	return c, nil
 }
 
@@ -108,6 +128,7 @@ func newWebSocket(ws *websocket.Conn, sock *Socket, limit int) *webSocket {
 		}
 		return nil
 	})
+	c.Listen(Events{})
 	sock.Cork()
 	return c
 }
@@ -137,7 +158,7 @@ func (h *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	*h.sock = sock
 	if n := rw.Reader.Buffered(); n > 0 && c == net.Conn(sock) {
 		early, _ := rw.Reader.Peek(n)
-		sock.unread(early)
+		sock.Unread(early)
 	} else if n > 0 {
 		early, _ := rw.Reader.Peek(n)
 		c = &glued{Conn: c, r: io.MultiReader(bytes.NewReader(bytes.Clone(early)), c)}
@@ -155,7 +176,12 @@ func (g *glued) Read(p []byte) (int, error) { return g.r.Read(p) }
 
 func (c *webSocket) Listen(ev Events) {
 	c.ev = ev
-	c.sock.idle = ev.Idle
+	c.sock.idle = func() {
+		if ev.Idle != nil {
+			ev.Idle()
+		}
+		c.sock.pace.waiting(c.sock.taken)
+	}
 }
 
 func (c *webSocket) ReadFrame() ([]byte, error) {
@@ -208,7 +234,11 @@ func (c *webSocket) heard() {
 
 func (c *webSocket) readError(err error) error {
 	var ce *websocket.CloseError
-	if errors.As(err, &ce) && ce.Code != codeAbnormal {
+	switch {
+	case !errors.As(err, &ce):
+	case ce.Code == codeAbnormal: // the end of the connection, which below TLS the Socket need not have seen
+		return err
+	default:
 		return &CloseError{Code: ce.Code, Reason: ce.Text}
 	}
 	if errors.Is(err, websocket.ErrReadLimit) { // the sum of all fragments is more than any memory
@@ -239,8 +269,26 @@ func (c *webSocket) writeMessage(f *Frame) error {
 	case Close:
 		return c.ws.WriteMessage(websocket.CloseMessage, closePayload(f.Code, f.B))
 	default:
+		if c.deflate > 0 {
+			c.ws.EnableWriteCompression(len(f.B) >= c.deflate && len(f.B) <= maxDeflate)
+		}
 		return c.ws.WriteMessage(websocket.TextMessage, f.B)
 	}
+}
+
+// maxDeflate is the size in bytes of the largest message that is compressed: who writes it may serve others, too, whom it
+// keeps waiting.
+const maxDeflate = 1 << 20
+
+// offersDeflate reports whether a handshake offers permessage-deflate (RFC 7692 section 5), as the library looks for it.
+func offersDeflate(h http.Header) bool {
+	for offer := range strings.SplitSeq(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","), ",") {
+		name, _, _ := strings.Cut(offer, ";")
+		if strings.TrimSpace(name) == "permessage-deflate" {
+			return true
+		}
+	}
+	return false
 }
 
 // closePayload keeps to what RFC 6455 section 7.4 lets go over the wire: no reserved codes, a short UTF-8 reason.
@@ -258,6 +306,7 @@ func (c *webSocket) TryFlush() (bool, error)           { return c.sock.TryFlush(
 func (c *webSocket) Flush() error                      { return c.sock.Flush() }
 func (c *webSocket) Control() bool                     { return true }
 func (c *webSocket) Coming() (time.Time, int)          { return c.sock.pace.coming() }
+func (c *webSocket) Gone() bool                        { return c.sock.gone() }
 func (c *webSocket) Buffered() int                     { return c.sock.Buffered() }
 func (c *webSocket) SetReadDeadline(t time.Time) error { return c.ws.SetReadDeadline(t) }
 func (c *webSocket) Close() error                      { return c.ws.Close() }

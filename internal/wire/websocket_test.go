@@ -1,14 +1,18 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // A peer may send its first frames together with the handshake.
@@ -305,5 +309,64 @@ func TestDialsAddress(t *testing.T) {
 		}
 	default:
 		t.Error("the address was not dialed")
+	}
+}
+
+// While the rest of a message is waited for, it is known since when, whoever reads: a goroutine or a poller.
+func TestWebSocketComing(t *testing.T) {
+	for _, byPoller := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by poller %v", byPoller), func(t *testing.T) {
+			client, server := dialRaw(t, testConfig, nil)
+			var pings atomic.Int32
+			server.Listen(Events{Ping: func([]byte) { pings.Add(1) }})
+			read := func() {}
+			if byPoller {
+				p, ok := AsPolled(server)
+				if !ok {
+					t.Skip("no poller here")
+				}
+				p.SetPolled(true)
+				read = func() {
+					_ = p.Fill()
+					for unit, _ := p.Next(); unit != NoUnit; unit, _ = p.Next() {
+						_, _ = server.ReadFrame()
+					}
+				}
+			} else {
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					for {
+						if _, err := server.ReadFrame(); err != nil {
+							return
+						}
+					}
+				}()
+				defer func() { _ = server.Close(); <-ended }()
+			}
+			hello, ping := client.frame(0x81, "hello"), client.frame(0x89, "p")
+			for _, step := range []struct {
+				what  string
+				bytes []byte
+				want  bool
+				pings int32 // so far
+			}{
+				{"a byte", hello[:1], true, 0},
+				{"the rest of the message", hello[1:], false, 0},
+				{"a ping", ping, false, 1},
+				{"a part of a message", hello[:7], true, 1},
+				{"the rest of it, and a ping", append(bytes.Clone(hello[7:]), ping...), false, 2},
+			} {
+				write(t, client, string(step.bytes))
+				late := time.Now().Add(20 * time.Second)
+				for since, _ := server.Coming(); since.IsZero() == step.want || pings.Load() != step.pings; since, _ = server.Coming() {
+					if time.Now().After(late) {
+						t.Fatalf("after %s: comes since %v", step.what, since)
+					}
+					read()
+					runtime.Gosched()
+				}
+			}
+		})
 	}
 }

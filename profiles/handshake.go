@@ -1,0 +1,183 @@
+package profiles
+
+import "github.com/idmux/idmux/rewrite"
+
+// Handshake is the request with which a client begins, once, before anything else. Clients that share connections share it:
+// idmux makes it once on each connection, on the first client's behalf and again whenever a connection is new, before
+// anything else goes over it, and answers every client with the result. In session mode all of it passes as it is.
+type Handshake struct {
+	Request string `yaml:"request"`
+	// Done is the notification that ends the handshake, with DoneParams. idmux sends it once on each connection, behind the
+	// result; those of clients go no further.
+	Done       string `yaml:"done"`
+	DoneParams string `yaml:"done_params"` // a JSON text; default {}
+
+	// Replace are values that idmux puts into the request: what it can answer for on behalf of all.
+	Replace []Replacement `yaml:"replace"`
+	// Strip are members of the result that clients do not see, since idmux cannot stand by them.
+	Strip []string `yaml:"strip"`
+
+	// Before are methods that a client may use before its handshake, and Unless paths: a message that has something there
+	// needs none.
+	Before []string `yaml:"before"`
+	Unless []string `yaml:"unless"`
+	// Early is the error for all else.
+	Early ErrorObject `yaml:"early"`
+
+	// Local are messages of clients that idmux answers in the place of the shared server: they are about a session that has
+	// only one client.
+	Local []Local `yaml:"local"`
+	// Anew are notifications for every client when a server that was lost is there again: what it says may have changed.
+	Anew []Anew `yaml:"anew"`
+}
+
+// Replacement is a value for a place in params.
+type Replacement struct {
+	At   string `yaml:"at"`
+	With string `yaml:"with"` // a JSON text
+}
+
+// Local are messages that idmux answers itself, or, where they are notifications, keeps to itself.
+type Local struct {
+	Methods []string    `yaml:"methods"`
+	Result  string      `yaml:"result"` // a JSON text; default null
+	Error   ErrorObject `yaml:"error"`  // in place of a result
+}
+
+// Anew is a notification without params that idmux sends where the result of the handshake has something at a path.
+type Anew struct {
+	Method string `yaml:"method"`
+	If     string `yaml:"if"` // default: always
+}
+
+// Greet is what a message is in a handshake.
+type Greet uint8
+
+// Parts of a handshake.
+const (
+	GreetNone    Greet = iota
+	GreetBefore        // may come before it
+	GreetRequest       // begins it
+	GreetDone          // ends it
+)
+
+// Greeting is a compiled Handshake.
+type Greeting struct {
+	*Handshake
+	Done    []byte // the whole notification; nil: there is none
+	Replace []Put
+	Strip   []rewrite.Path
+	Unless  []rewrite.Path
+	Anew    []AnewRule
+}
+
+// Put is a compiled Replacement.
+type Put struct {
+	At   rewrite.Path
+	With []byte
+}
+
+// AnewRule is a compiled Anew.
+type AnewRule struct {
+	Message []byte
+	If      rewrite.Path // the zero Path: always
+}
+
+// Reply is what idmux answers by itself.
+type Reply struct {
+	Result []byte
+	Error  ErrorObject // counts where it has a code
+}
+
+func (c *compiler) handshake(h *Handshake) {
+	g := &Greeting{Handshake: h, Strip: paths(h.Strip), Unless: paths(h.Unless)}
+	if h.Early == (ErrorObject{}) {
+		g.Early = ErrorObject{Code: rewrite.CodeInvalidRequest, Message: h.Request + " has to come first"}
+	}
+	c.say(Client, []string{h.Request}, func(op *Op) { op.Greet = GreetRequest })
+	if h.Done != "" {
+		params := h.DoneParams
+		if params == "" {
+			params = "{}"
+		}
+		g.Done = (&Message{Method: h.Done, Params: params}).notification().Append(nil, nil)
+		c.say(Client, []string{h.Done}, func(op *Op) { op.Greet = GreetDone })
+	}
+	for _, r := range h.Replace {
+		g.Replace = append(g.Replace, Put{rewrite.MustParsePath(r.At), []byte(r.With)})
+	}
+	if len(h.Before) > 0 {
+		c.say(Client, h.Before, func(op *Op) {
+			if op.Greet == GreetNone {
+				op.Greet = GreetBefore
+			}
+		})
+	}
+	for _, l := range h.Local {
+		reply := &Reply{Result: []byte(l.Result), Error: l.Error}
+		if l.Result == "" {
+			reply.Result = []byte("null")
+		}
+		c.say(Client, l.Methods, func(op *Op) {
+			if op.Local == nil {
+				op.Local = reply
+			}
+		})
+	}
+	for _, a := range h.Anew {
+		g.Anew = append(g.Anew, AnewRule{(&Message{Method: a.Method}).notification().Append(nil, nil), pathOrNone(a.If)})
+	}
+	c.rules.Handshake = g
+}
+
+func (c *checker) handshake(at string, h *Handshake) {
+	exact := func(key, method string, required bool) {
+		if method == "" && required || isPattern(method) {
+			c.bad(join(at, key), "must be the name of one method")
+		}
+	}
+	exact("request", h.Request, true)
+	exact("done", h.Done, false)
+	switch {
+	case h.DoneParams == "":
+	case h.Done == "":
+		c.bad(join(at, "done_params"), "there is no done that could have them")
+	default:
+		c.json(join(at, "done_params"), h.DoneParams)
+	}
+	for i, r := range h.Replace {
+		place := item(join(at, "replace"), i)
+		c.path(join(place, "at"), r.At, inParams)
+		c.json(join(place, "with"), r.With)
+	}
+	for i, text := range h.Strip {
+		place := item(join(at, "strip"), i)
+		if c.path(place, text, anyRoot); inPart(text) == InParams {
+			c.bad(place, "path %q must begin with result", text)
+		}
+	}
+	c.methods(join(at, "before"), h.Before, false)
+	c.paths(join(at, "unless"), h.Unless, inParams)
+	c.errorObject(join(at, "early"), h.Early)
+	for i, l := range h.Local {
+		place := item(join(at, "local"), i)
+		c.methods(join(place, "methods"), l.Methods, true)
+		c.errorObject(join(place, "error"), l.Error)
+		switch {
+		case l.Result == "":
+		case l.Error.Code != 0:
+			c.bad(join(place, "result"), "contradicts error")
+		default:
+			c.json(join(place, "result"), l.Result)
+		}
+	}
+	for i, a := range h.Anew {
+		place := item(join(at, "anew"), i)
+		if a.Method == "" || isPattern(a.Method) {
+			c.bad(join(place, "method"), "must be the name of one method")
+		}
+		if a.If != "" {
+			c.path(join(place, "if"), a.If, inAnswer)
+		}
+	}
+}
