@@ -25,6 +25,7 @@ type client struct {
 	inFlight atomic.Int64
 	streams  atomic.Int64 // requests that have been answered, and will be again
 	gathered atomic.Int64 // bytes of answers to batches that are not complete
+	gone     atomic.Bool  // it has left: who still gives it something has to take it back
 }
 
 // pin is the connection that a client keeps to while it lives, so that its requests stay in order.
@@ -37,7 +38,7 @@ type pin struct {
 
 // sink takes messages for a client that are no answers. It must not block.
 type sink interface {
-	reply(slot int, f *wire.Frame, fl *wire.Flusher)
+	send(f *wire.Frame, fl *wire.Flusher)
 	end(why CloseReason, code int)
 }
 

@@ -163,7 +163,7 @@ func (r *Router) tell(c *client, to any, f *wire.Frame, fl *wire.Flusher) bool {
 		f.Release()
 		return false
 	}
-	c.out.reply(0, f, fl)
+	c.out.send(f, fl)
 	return true
 }
 

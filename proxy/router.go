@@ -140,7 +140,7 @@ func (r *Router) Run(ctx context.Context) {
 		keys = r.pending.Collect(keys[:0], func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.overdue(now) })
 		inOrder(keys)
 		for _, k := range keys {
-			if x, ok := r.pending.Abandon(k); ok {
+			if x, ok := r.claim(k); ok {
 				r.abort(k, x, x.why(now), nil)
 			}
 		}
@@ -281,6 +281,7 @@ func (r *Router) doneOne() {
 
 // abandon settles everything that c waits for: it has left. Late answers will be recognised, dropped and counted.
 func (r *Router) abandon(c *client) {
+	c.gone.Store(true)
 	if c.inFlight.Load() == 0 && c.streams.Load() == 0 {
 		return
 	}
@@ -291,7 +292,7 @@ func (r *Router) abandon(c *client) {
 		keys = r.pending.CollectScope(nil, c.info.Session)
 	}
 	for _, k := range keys {
-		if x, ok := r.pending.Abandon(k); ok {
+		if x, ok := r.claim(k); ok {
 			r.abort(k, x, rewrite.ReasonClientGone, nil)
 		}
 	}
@@ -317,7 +318,7 @@ func (r *Router) Drain(ctx context.Context) int {
 	keys := r.pending.Collect(nil, func(rewrite.Key, uint64, *exchange) bool { return true })
 	inOrder(keys)
 	for _, k := range keys { // told before their connections are closed
-		if x, ok := r.pending.Abandon(k); ok {
+		if x, ok := r.claim(k); ok {
 			r.abort(k, x, rewrite.ReasonShuttingDown, nil)
 		}
 	}
