@@ -106,6 +106,7 @@ func (x *exchange) leaveParking(now int64, wait time.Duration) {
 func (r *Router) Up(c *upstream.Conn) {
 	if c != nil {
 		if t := r.targets[c.Pool.Name()]; t != nil {
+			t.feeds.Hasten()
 			r.unpark(t)
 		}
 		return
