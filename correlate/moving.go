@@ -83,9 +83,10 @@ func (b *Feeds[O, C]) Hasten() {
 
 // Due returns what is to be done by now: feeds to ask for again, feeds to give up, and feeds to end upstream, which have
 // ended here.
-func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Ending[C]) {
+func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Ending[O, C]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	endings, b.unsaid = b.unsaid, nil
 	for f := range b.restive {
 		switch {
 		case f.state == moving && f.giveUp <= now:
@@ -102,11 +103,11 @@ func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Endin
 }
 
 // Expire ends what bearers have not used since a time, and returns what is to be ended upstream.
-func (b *Feeds[O, C]) Expire(now int64) []Ending[C] {
+func (b *Feeds[O, C]) Expire(now int64) []Ending[O, C] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var none O
-	var all []Ending[C]
+	var all []Ending[O, C]
 	for _, s := range b.owned[none] {
 		if s.Feed.Rule.Bearer && s.told && s.used+int64(s.Feed.Rule.Expires) <= now {
 			if e, told := b.drop(s, 0); told {
@@ -122,5 +123,5 @@ func (b *Feeds[O, C]) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var none O
-	return len(b.restive) == 0 && len(b.owned[none]) == 0
+	return len(b.restive) == 0 && len(b.unsaid) == 0 && len(b.owned[none]) == 0
 }

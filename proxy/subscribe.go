@@ -45,7 +45,7 @@ func keyOf(rule *profiles.Sub, frame []byte, e *rewrite.Envelope) ([]byte, rewri
 // has one. It is empty where nobody shares.
 func (t *Target) shareKey(in *inbound, e *rewrite.Envelope, rule *profiles.Sub, key []byte) string {
 	index := strconv.Itoa(rule.Index)
-	if rule.Always {
+	if rule.Always || rule.InParts != profiles.InResult && !rule.Private { // the upstream cannot tell two of them apart
 		return index + ":" + rewrite.Unescaped(key)
 	}
 	method := in.parser.Name(in.frame, e)
@@ -133,6 +133,10 @@ func (r *Router) waitForFeed(t *Target, x *exchange, s *sub) {
 
 // open sends a client what came for it before its answer. From then on it is sent events as they come.
 func (r *Router) open(t *Target, s *sub) {
+	if s.Shadow {
+		r.leaveFeed(t, s)
+		return
+	}
 	for {
 		held := t.feeds.Told(s)
 		if len(held) == 0 {
@@ -296,10 +300,31 @@ func (r *Router) unlink(x *exchange, f rewrite.Fault) *wire.Frame {
 	return nil
 }
 
-// orphan notes a subscribe that may still be answered when nobody wants it any more.
+// claim abandons a request. A subscribe is noted as orphaned before that: its answer may come at once, when nobody wants it
+// any more.
+func (r *Router) claim(k rewrite.Key) (*exchange, bool) {
+	var l *link
+	var t *Target
+	var conn *upstream.Conn
+	r.pending.Look(k, func(_ uint64, x *exchange) {
+		if x.link != nil && (x.link.act == actSubscribe || x.link.act == actResubscribe) {
+			l, t, conn = x.link, x.target, x.conn
+		}
+	})
+	if l != nil && conn != nil {
+		t.feeds.Orphan(k, l.feed.Rule, conn)
+	}
+	x, ok := r.pending.Abandon(k)
+	if l != nil && !ok { // it is answered, or goes to another connection
+		t.feeds.Adopt(k)
+	}
+	return x, ok
+}
+
+// orphan keeps the note of a subscribe that may still be answered when nobody wants it any more.
 func (r *Router) orphan(x *exchange, f rewrite.Fault) {
-	if x.conn != nil && f.Sent && (f.Reason == rewrite.ReasonTimeout || f.Reason == rewrite.ReasonClientGone || f.Reason == rewrite.ReasonShuttingDown) {
-		x.target.feeds.Orphan(x.key, x.link.feed.Rule, x.conn)
+	if !f.Sent || f.Reason == rewrite.ReasonUpstreamLost {
+		x.target.feeds.Adopt(x.key)
 	}
 }
 
@@ -345,11 +370,27 @@ func (r *Router) leaveFeed(t *Target, s *sub) {
 
 // endUpstream unsubscribes what nobody needs any more.
 func (r *Router) endUpstream(t *Target, e ending) {
-	conn := t.reach(e.Rule, e.Conn)
-	if e.Rule.End == nil || conn == nil {
+	if !r.sayEnd(t, e) {
+		t.feeds.Postpone(e)
 		return
 	}
-	r.askAside(t, conn, nil, false, func(dst, wireID []byte) []byte {
+	if e.Feed != nil && t.feeds.Ended(e.Feed) {
+		r.askAgain(t, e.Feed)
+	}
+}
+
+// sayEnd tells the upstream. False: there was no room, and it is to be tried again.
+func (r *Router) sayEnd(t *Target, e ending) bool {
+	conn := t.reach(e.Rule, e.Conn)
+	if e.Rule.End == nil || conn == nil {
+		return true
+	}
+	if e.Feed != nil && isNotice(e.Feed.Request) { // then so is its end
+		f := wire.NewFrame()
+		f.B = append(e.Rule.End.Append(append(f.B, `{"jsonrpc":"2.0",`...), e.Value), '}')
+		return conn.Offer(f, nil) == nil
+	}
+	return r.askAside(t, conn, nil, false, func(dst, wireID []byte) []byte {
 		dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), wireID...), ',')
 		return append(e.Rule.End.Append(dst, e.Value), '}')
 	})
