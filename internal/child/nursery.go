@@ -36,7 +36,7 @@ type Nursery struct {
 	crashes  uint64
 	failures int       // in a row: ended by themselves, early and of no use
 	next     time.Time // when the next may be started
-	last     error     // the latest end that nobody asked for
+	last     error     // the latest of crashes
 }
 
 // NewNursery returns a nursery without processes.
@@ -133,7 +133,7 @@ func (n *Nursery) account(p *Process) {
 	end := Ended(p.Err())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !end.Asked {
+	if !end.Asked && (!p.Used() || !end.State.Success()) { // language servers end well when they are told to
 		n.crashes++
 		n.last = end
 	}
@@ -165,9 +165,9 @@ const crashLoop = 3
 type Status struct {
 	Living   int
 	Starts   uint64
-	Crashes  uint64 // ends that nobody asked for
+	Crashes  uint64 // ends that nobody asked for, other than good ones of processes that were of use
 	Crashing bool   // the last few have ended too soon
-	Last     error  // the latest end that nobody asked for, nil if there was none
+	Last     error  // the latest of them, nil if there was none
 }
 
 // Status returns a snapshot.
