@@ -24,6 +24,7 @@ type Limits struct {
 type Nursery struct {
 	cfg    Config
 	limits Limits
+	mark   string // of its guards
 	places chan struct{}
 	living sync.WaitGroup
 
@@ -41,7 +42,7 @@ type Nursery struct {
 
 // NewNursery returns a nursery without processes.
 func NewNursery(cfg Config, limits Limits) *Nursery {
-	return &Nursery{cfg: cfg, limits: limits, places: make(chan struct{}, limits.Processes)}
+	return &Nursery{cfg: cfg, limits: limits, mark: NewMark(), places: make(chan struct{}, limits.Processes)}
 }
 
 // ErrFull is returned where there are as many processes as may be.
@@ -92,7 +93,7 @@ func (n *Nursery) start(ctx context.Context) (*Process, error) {
 	if !n.guard.Alive() {
 		n.guard.Close()
 		var err error
-		if n.guard, err = StartGuard(); err != nil {
+		if n.guard, err = StartGuard(n.mark); err != nil {
 			return nil, err
 		}
 	}
