@@ -301,6 +301,9 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 	p.Limits = r.answerLimits(c)
 	_, envs, fault := p.Parse(a.Body)
 	if e := r.own(c, f, a.Body, envs, fault); e != nil && credible(a.Status, e, a.Body) {
+		if x.link != nil && x.link.stream != nil {
+			x.link.stream.last = true
+		}
 		r.answer(c, x, a.Body, e, nil)
 		return
 	}
