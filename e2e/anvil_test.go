@@ -24,11 +24,11 @@ type chain struct{ http, ws string }
 
 var anvilLine = regexp.MustCompile(`Listening on (127\.0\.0\.1:\d+)`)
 
-// startChain runs a fresh node until the test ends.
-func startChain(t *testing.T) chain {
+// startChain runs a fresh node until the test ends, with further arguments.
+func startChain(t *testing.T, args ...string) chain {
 	t.Helper()
 	path := fmt.Sprintf("js/node_modules/@foundry-rs/anvil-%s-%s/bin/anvil", runtime.GOOS, runtime.GOARCH)
-	cmd := exec.Command(path, "--host", "127.0.0.1", "--port", "0", "--timestamp", "1700000000")
+	cmd := exec.Command(path, append([]string{"--host", "127.0.0.1", "--port", "0", "--timestamp", "1700000000"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
