@@ -78,7 +78,7 @@ func TestStreamPieces(t *testing.T) {
 	for id := range 3 {
 		c.want(t, result(id+1))
 	}
-	for _, one := range strings.SplitSeq(call(4), "") {
+	for one := range strings.SplitSeq(call(4), "") {
 		c.write(t, one)
 	}
 	c.want(t, result(4))
