@@ -50,7 +50,7 @@ func Compile(p *Profile) (*Rules, error) {
 
 // compile is Compile for a profile that has been checked.
 func compile(p *Profile) (*Rules, error) {
-	c := compiler{rules: &Rules{Name: p.Name, Legacy: p.Legacy, Status: p.Status, ErrorCode: p.ErrorCode, Headers: p.Headers}}
+	c := compiler{rules: &Rules{Name: p.Name, Legacy: p.Legacy, Status: p.Status, StrictIDs: p.StrictIDs, ErrorCode: p.ErrorCode, Headers: p.Headers}}
 	for _, s := range p.IDSuffixes {
 		c.rules.Suffixes = append(c.rules.Suffixes, []byte(s))
 	}
@@ -68,6 +68,12 @@ func compile(p *Profile) (*Rules, error) {
 	}
 	for i := range p.Streams {
 		c.stream(p.Streams[i])
+	}
+	for i := range p.Owned {
+		c.owned(i, &p.Owned[i])
+	}
+	for i := range p.Levels {
+		c.level(&p.Levels[i])
 	}
 	c.rest(p)
 	r := c.rules
@@ -166,10 +172,10 @@ func (c *compiler) token(rule int, t *Token) {
 // rest compiles the rules that stand on one line.
 func (c *compiler) rest(p *Profile) {
 	for _, q := range p.Questions {
-		at := pathOrNone(q.At)
+		at, needs := pathOrNone(q.At), pathOrNone(q.Needs)
 		c.say(Upstream, q.Methods, func(op *Op) {
 			if op.Question == nil {
-				op.Question, op.AskAt = &q, at
+				op.Question, op.AskAt, op.Needs = &q, at, needs
 			}
 		})
 	}

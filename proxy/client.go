@@ -23,6 +23,7 @@ type client struct {
 	// Safe for concurrent use.
 	seq      atomic.Uint64
 	inFlight atomic.Int64
+	owning   atomic.Bool  // something was noted as the client's
 	streams  atomic.Int64 // requests that have been answered, and will be again
 	gathered atomic.Int64 // bytes of answers to batches that are not complete
 	gone     atomic.Bool  // it has left: who still gives it something has to take it back
@@ -36,7 +37,8 @@ type pin struct {
 	conn   atomic.Pointer[upstream.Conn]
 	own    atomic.Bool // the client has, or will have, a connection of its own
 
-	greeted atomic.Bool // the client's handshake has been answered
+	greeted atomic.Bool            // the client's handshake has been answered
+	said    atomic.Pointer[[]byte] // the params of that; nil: none, or too large to be kept
 }
 
 // sink takes messages for a client that are no answers. It must not block.

@@ -138,7 +138,7 @@ func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 		}
 	}
 	out := wire.NewFrame()
-	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
+	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, x.copies(frame, e))
 	if x.legacy && end.Error != nil {
 		out.Code = x.target.cfg.Rules.Status.Of(codeOf(end.Error))
 	}

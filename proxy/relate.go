@@ -28,6 +28,17 @@ func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profi
 			return refuse(f)
 		}
 	}
+	if len(op.Owns) > 0 && !in.client.owns(t) {
+		if f := r.relateOwned(in, e, t, op); !f.Ok() {
+			return refuse(f)
+		}
+	}
+	if op.Level != nil && r.setLevel(in, e, x, op.Level) {
+		return true
+	}
+	if len(op.Makes) > 0 && !in.client.owns(t) {
+		x.linked().makes = op.Makes
+	}
 	if f := r.relateTokens(in, e, x, op); !f.Ok() {
 		return refuse(f)
 	}
