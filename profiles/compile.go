@@ -33,6 +33,9 @@ func (r *Rules) Closes() bool {
 	return r != nil && slices.ContainsFunc(r.Streams, func(s *StreamRule) bool { return s.Closes })
 }
 
+// Cards reports whether the profile knows a Card. Nil Rules know none.
+func (r *Rules) Cards() bool { return r != nil && r.cards }
+
 // Compile makes the rules of a profile that extends nothing, and reports everything that is wrong with it.
 func Compile(p *Profile) (*Rules, error) {
 	var errs []error
@@ -194,7 +197,7 @@ func (c *compiler) rest(p *Profile) {
 		})
 	}
 	if p.Card != nil {
-		c.rules.CardPaths = p.Card.Paths
+		c.rules.CardPaths, c.rules.cards = p.Card.Paths, true
 		c.say(Client, p.Card.Methods, func(op *Op) { op.Card = true })
 	}
 	if len(p.Dedicated) > 0 {

@@ -32,7 +32,7 @@ type Rules struct {
 	Streams       []*StreamRule
 
 	fromClient, fromUpstream table
-	silent                   bool
+	silent, cards            bool
 }
 
 // Op is what a profile says of the messages of one method from one side. A nil Op says nothing. Its slices may be empty.

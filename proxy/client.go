@@ -33,6 +33,7 @@ type client struct {
 type pin struct {
 	target *Target
 	extra  *upstream.Extra        // what the upstream is told of a WebSocket client, or at dialing for any; read-only
+	public string                 // where a WebSocket client reaches the target; read-only
 	hash   atomic.Pointer[string] // for upstreams that are chosen by a key
 	conn   atomic.Pointer[upstream.Conn]
 	own    atomic.Bool // the client has, or will have, a connection of its own
@@ -53,7 +54,7 @@ func newPins(rt *routes, info *ClientInfo, from *caller) []pin {
 		pins[i].target = t
 		pins[i].own.Store(t.pool.SessionMode())
 		pins[i].hash.Store(&info.Prefix)
-		pins[i].extra = t.extra(from)
+		pins[i].extra, pins[i].public = t.extra(from), t.publicURL(from, from.path)
 		pins[i].rehash(from.header, &info.Prefix)
 	}
 	return pins

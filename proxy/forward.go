@@ -60,6 +60,14 @@ func (in *inbound) extra(t *Target) *upstream.Extra {
 	return in.client.pin(t).extra
 }
 
+// publicURL is where the client reaches a target through idmux, as far as that is known.
+func (in *inbound) publicURL(t *Target) string {
+	if in.caller != nil {
+		return t.publicURL(in.caller, in.caller.path)
+	}
+	return in.client.pin(t).public
+}
+
 // split forwards a batch member by member, each to where its method goes. All share one deadline, the latest that a
 // member's method has.
 func (r *Router) split(in *inbound, envs []rewrite.Envelope) (owed bool) {

@@ -38,6 +38,8 @@ type link struct {
 	makes   []*profiles.OwnedRule // values that the answer may have
 	stream  *stream               // the request has several answers; nil: it has one
 	stops   []stop
+	card    bool   // the answer is a card of the upstream
+	public  string // URL for it: where the client reaches the upstream; empty: nobody knows
 }
 
 // act is what a request does to a subscription.

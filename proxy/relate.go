@@ -19,6 +19,10 @@ func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profi
 	if op.Dedicated {
 		in.client.dedicate(t)
 	}
+	if op.Card {
+		l := x.linked()
+		l.card, l.public = true, in.publicURL(t)
+	}
 	refuse := func(f rewrite.Fault) bool {
 		r.unsend(x, f, in.flusher)
 		return true
