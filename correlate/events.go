@@ -44,7 +44,9 @@ func (b *Feeds[O, C]) Event(rule *profiles.Sub, conn C, value, frame []byte, msg
 				to = append(to, s)
 				continue
 			}
-			lost += s.hold(frame, msg, at, b.limits.Early)
+			if !s.Shadow {
+				lost += s.hold(frame, msg, at, b.limits.Early)
+			}
 		}
 	}
 	return to, true, lost
@@ -107,6 +109,9 @@ func (b *Feeds[O, C]) giveEarly(f *Feed[O, C]) {
 		}
 		e.bytes -= len(ev.frame)
 		for _, s := range f.subs {
+			if s.Shadow {
+				continue
+			}
 			s.held = append(s.held, AppendEvent(nil, ev.frame, rewrite.Span{End: len(ev.frame)}, ev.at, s.Value))
 		}
 	}

@@ -39,6 +39,7 @@ const (
 	asking state = iota // the subscribe is on its way
 	live                // events come
 	moving              // its connection was lost; it is to be asked for again
+	closing             // nobody is left, and the upstream is about to be told
 	ended
 )
 
@@ -51,6 +52,9 @@ type Sub[O, C comparable] struct {
 
 	// Waiting is the key of the request that waits for the feed's answer; zero: none does. It is set by who adds the Sub.
 	Waiting rewrite.Key
+	// Shadow says that the owner has the subscription, and has asked once more before that was answered: this part is there for
+	// the answer only, and never sent events.
+	Shadow bool
 	// Answered is the caller's: the request that waited has its answer.
 	Answered atomic.Bool
 

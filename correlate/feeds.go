@@ -68,16 +68,19 @@ func (b *Feeds[O, C]) Add(rule *profiles.Sub, owner O, value []byte, share strin
 	defer b.mu.Unlock()
 	id := canonical(value)
 	mine := b.owned[owner]
-	if old := mine[ruled(rule, id)]; old != nil { // a key that it has named before
+	old := mine[ruled(rule, id)]
+	if old != nil && (old.Feed.state == live || old.Feed.answer != nil) { // a key that it has named before
 		return old, Joins
 	}
 	var none O
 	if b.total >= b.limits.Total || owner != none && len(mine) >= b.limits.PerOwner {
 		return nil, Full
 	}
-	s := &Sub[O, C]{Owner: owner, Value: slices.Clone(value)}
+	s := &Sub[O, C]{Owner: owner, Value: slices.Clone(value), Shadow: old != nil}
 	outcome := Asks
-	if f := b.shared[share]; share != "" && f != nil {
+	if old != nil {
+		s.Feed, outcome, s.Waiting = old.Feed, Waits, waiting
+	} else if f := b.shared[share]; share != "" && f != nil {
 		s.Feed, outcome = f, Joins
 		if f.state != live {
 			outcome, s.Waiting = Waits, waiting
@@ -95,6 +98,9 @@ func (b *Feeds[O, C]) Add(rule *profiles.Sub, owner O, value []byte, share strin
 	}
 	s.Feed.subs = append(slices.Clip(s.Feed.subs), s)
 	s.Feed.untold++
+	if s.Shadow {
+		return s, outcome
+	}
 	if mine == nil {
 		mine = make(map[string]*Sub[O, C])
 		b.owned[owner] = mine
@@ -128,14 +134,14 @@ func (b *Feeds[O, C]) Find(rule *profiles.Sub, owner O, value []byte, now int64)
 }
 
 // Where returns the connection of a live feed and the upstream's value; false if there is none at present. alone says
-// whether nobody but the one asking uses what the upstream knows by that value.
+// whether nobody but the one asking uses, or may come to use, what the upstream knows by that value.
 func (b *Feeds[O, C]) Where(f *Feed[O, C]) (conn C, value []byte, alone, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f.state != live {
-		return conn, nil, len(f.subs) < 2, false
+		return conn, nil, false, false
 	}
-	return f.conn, f.value, len(f.subs) < 2 && len(b.byValue[f.index]) < 2, true
+	return f.conn, f.value, f.share == "" && len(b.byValue[f.index]) < 2, true
 }
 
 // Settled reports whether a feed is no longer being asked for, and whether it is live.
@@ -214,6 +220,9 @@ func (b *Feeds[O, C]) disown(s *Sub[O, C]) {
 		return
 	}
 	s.gone, s.held = true, nil
+	if s.Shadow {
+		return
+	}
 	b.total--
 	mine := b.owned[s.Owner]
 	delete(mine, ruled(s.Feed.Rule, canonical(s.Value)))
@@ -235,22 +244,23 @@ func (b *Feeds[O, C]) unlist(f *Feed[O, C]) {
 	b.byValue[f.index] = list
 }
 
-// Ending is a feed that has to be ended upstream.
-type Ending[C comparable] struct {
+// Ending is what has to be ended upstream.
+type Ending[O, C comparable] struct {
 	Rule  *profiles.Sub
 	Conn  C
 	Value []byte
+	Feed  *Feed[O, C] // to be given to Ended afterwards; nil: none
 }
 
 // Drop ends one client's part. Where nobody is left, the feed ends, at once or, where it is shared, at endAt; now says
 // whether it has ended and the upstream must be told.
-func (b *Feeds[O, C]) Drop(s *Sub[O, C], endAt int64) (e Ending[C], now bool) {
+func (b *Feeds[O, C]) Drop(s *Sub[O, C], endAt int64) (e Ending[O, C], now bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.drop(s, endAt)
 }
 
-func (b *Feeds[O, C]) drop(s *Sub[O, C], endAt int64) (e Ending[C], now bool) {
+func (b *Feeds[O, C]) drop(s *Sub[O, C], endAt int64) (e Ending[O, C], now bool) {
 	if s.gone {
 		return e, false
 	}
@@ -261,9 +271,9 @@ func (b *Feeds[O, C]) drop(s *Sub[O, C], endAt int64) (e Ending[C], now bool) {
 	}
 	f.subs = slices.DeleteFunc(slices.Clone(f.subs), func(o *Sub[O, C]) bool { return o == s })
 	switch {
-	case len(f.subs) > 0 || f.state == asking: // its answer will find nobody
+	case len(f.subs) > 0 || f.state == asking || f.state == closing: // its answer, or Ended, will find nobody
 		return e, false
-	case f.state == live && f.share != "" && endAt != 0:
+	case f.state == live && f.share != "" && endAt != 0 && f.Rule.InParts == profiles.InResult:
 		f.endAt = endAt
 		b.restive[f] = struct{}{}
 		return e, false
@@ -271,19 +281,41 @@ func (b *Feeds[O, C]) drop(s *Sub[O, C], endAt int64) (e Ending[C], now bool) {
 	return b.end(f)
 }
 
-// end forgets a feed that nobody uses.
-func (b *Feeds[O, C]) end(f *Feed[O, C]) (e Ending[C], now bool) {
-	e = Ending[C]{f.Rule, f.conn, f.value}
+// end forgets a feed that nobody uses. Where the upstream would take its end for that of one asked for anew, since the key is
+// the same, those who ask wait until the upstream has been told.
+func (b *Feeds[O, C]) end(f *Feed[O, C]) (e Ending[O, C], now bool) {
+	e = Ending[O, C]{Rule: f.Rule, Conn: f.conn, Value: f.value}
 	now = f.state == live && len(b.byValue[f.index]) < 2
-	b.forget(f)
+	if !now || f.Rule.InParts == profiles.InResult || f.share == "" {
+		b.forget(f)
+		return e, now
+	}
+	b.unlist(f)
+	delete(b.restive, f)
+	f.state, f.answer = closing, nil
+	e.Feed = f
 	return e, now
 }
 
-// Leave ends all that owner has: it has left. It returns what has to be ended upstream.
-func (b *Feeds[O, C]) Leave(owner O, endAt int64) []Ending[C] {
+// Ended says that the upstream was told of an ending with a feed. again says that somebody has asked for the same meanwhile,
+// and the feed is to be asked for again.
+func (b *Feeds[O, C]) Ended(f *Feed[O, C]) (again bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var all []Ending[C]
+	if len(f.subs) == 0 {
+		b.forget(f)
+		return false
+	}
+	f.state = asking
+	b.asks++
+	return true
+}
+
+// Leave ends all that owner has: it has left. It returns what has to be ended upstream.
+func (b *Feeds[O, C]) Leave(owner O, endAt int64) []Ending[O, C] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var all []Ending[O, C]
 	for _, s := range b.owned[owner] {
 		if e, now := b.drop(s, endAt); now {
 			all = append(all, e)

@@ -72,18 +72,9 @@ func (b *Feeds[O, C]) Trouble(f *Feed[O, C]) (since int64, tries int) {
 	return f.lostAt, f.tries
 }
 
-// Hasten has every moving feed asked for again at the next Due.
-func (b *Feeds[O, C]) Hasten() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for f := range b.restive {
-		f.retryAt = 0
-	}
-}
-
 // Due returns what is to be done by now: feeds to ask for again, feeds to give up, and feeds to end upstream, which have
 // ended here.
-func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Ending[C]) {
+func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Ending[O, C]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for f := range b.restive {
@@ -102,11 +93,11 @@ func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Endin
 }
 
 // Expire ends what bearers have not used since a time, and returns what is to be ended upstream.
-func (b *Feeds[O, C]) Expire(now int64) []Ending[C] {
+func (b *Feeds[O, C]) Expire(now int64) []Ending[O, C] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var none O
-	var all []Ending[C]
+	var all []Ending[O, C]
 	for _, s := range b.owned[none] {
 		if s.Feed.Rule.Bearer && s.told && s.used+int64(s.Feed.Rule.Expires) <= now {
 			if e, told := b.drop(s, 0); told {

@@ -20,7 +20,7 @@ type (
 	token     = correlate.Token[*client, *upstream.Conn]
 	questions = correlate.Questions[*client, *upstream.Conn]
 	question  = correlate.Question[*client, *upstream.Conn]
-	ending    = correlate.Ending[*upstream.Conn]
+	ending    = correlate.Ending[*client, *upstream.Conn]
 )
 
 // nullID is the id of an answer to a legacy request without one.

@@ -124,15 +124,13 @@ func (r *Router) useHandle(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 		return true
 	}
 	conn, value, alone, ok := t.feeds.Where(s.Feed)
-	if use.Part == profiles.PartUnsubscribe && (!alone || !ok) {
+	conn = t.reachIf(ok, use.Sub, conn)
+	if use.Part == profiles.PartUnsubscribe && (!alone || conn == nil) {
 		r.settle(x, respond(x.id, use.Sub.Done), CallEnd{}, false, in.flusher)
 		r.leaveFeed(t, s)
 		return true
 	}
-	if ok {
-		conn = t.reach(use.Sub, conn)
-	}
-	if !ok || conn == nil {
+	if conn == nil {
 		r.unsend(x, rewrite.NewFault(rewrite.ReasonUpstreamLost), in.flusher)
 		return true
 	}

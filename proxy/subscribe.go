@@ -45,7 +45,7 @@ func keyOf(rule *profiles.Sub, frame []byte, e *rewrite.Envelope) ([]byte, rewri
 // has one. It is empty where nobody shares.
 func (t *Target) shareKey(in *inbound, e *rewrite.Envelope, rule *profiles.Sub, key []byte) string {
 	index := strconv.Itoa(rule.Index)
-	if rule.Always {
+	if rule.Always || rule.InParts != profiles.InResult && !rule.Private { // the upstream cannot tell two of them apart
 		return index + ":" + rewrite.Unescaped(key)
 	}
 	method := in.parser.Name(in.frame, e)
@@ -133,6 +133,10 @@ func (r *Router) waitForFeed(t *Target, x *exchange, s *sub) {
 
 // open sends a client what came for it before its answer. From then on it is sent events as they come.
 func (r *Router) open(t *Target, s *sub) {
+	if s.Shadow {
+		r.leaveFeed(t, s)
+		return
+	}
 	for {
 		held := t.feeds.Told(s)
 		if len(held) == 0 {
@@ -345,8 +349,21 @@ func (r *Router) leaveFeed(t *Target, s *sub) {
 
 // endUpstream unsubscribes what nobody needs any more.
 func (r *Router) endUpstream(t *Target, e ending) {
+	r.sayEnd(t, e)
+	if e.Feed != nil && t.feeds.Ended(e.Feed) {
+		r.askAgain(t, e.Feed)
+	}
+}
+
+func (r *Router) sayEnd(t *Target, e ending) {
 	conn := t.reach(e.Rule, e.Conn)
 	if e.Rule.End == nil || conn == nil {
+		return
+	}
+	if e.Feed != nil && isNotice(e.Feed.Request) { // then so is its end
+		f := wire.NewFrame()
+		f.B = append(e.Rule.End.Append(append(f.B, `{"jsonrpc":"2.0",`...), e.Value), '}')
+		_ = conn.Offer(f, nil)
 		return
 	}
 	r.askAside(t, conn, nil, false, func(dst, wireID []byte) []byte {

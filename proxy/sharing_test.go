@@ -1,0 +1,142 @@
+package proxy
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/idmux/idmux/internal/wire"
+)
+
+func sharing(s *settings) { s.target.Subscriptions.Share = []string{"eth_subscribe"} }
+
+func ethUnsubscribe(id string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":"u","method":"eth_unsubscribe","params":[%s]}`, id)
+}
+
+// TestLastUnsubscribesWhileAnotherJoins lets a client share a subscription just when its only other client ends it.
+func TestLastUnsubscribesWhileAnotherJoins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", sharing))
+		node, a, b := w.upstream(), w.client(), w.client()
+		first := subscribed(a, node, `"0x1"`)
+		a.send(ethUnsubscribe(first))
+		b.send(subscribeHeads)
+		a.want(`{"jsonrpc":"2.0","id":"u","result":true}`)
+		id := string(b.next().Result)
+		node.send(ethEvent(`"0x1"`, "1"))
+		b.want(ethEvent(id, "1"))
+		a.wantNothing()
+		time.Sleep(15 * time.Second) // the grace, and more
+		node.wantNothing()
+	})
+}
+
+// TestSharedAgainInGrace joins a subscription that nobody has had for a while, and one that was ended in the meantime.
+func TestSharedAgainInGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", sharing))
+		node, a := w.upstream(), w.client()
+		a.send(ethUnsubscribe(subscribed(a, node, `"0x1"`)))
+		a.want(`{"jsonrpc":"2.0","id":"u","result":true}`)
+		time.Sleep(9 * time.Second)
+		a.send(subscribeHeads)
+		id := string(a.next().Result)
+		time.Sleep(9 * time.Second)
+		node.wantNothing()
+		node.send(ethEvent(`"0x1"`, "1"))
+		a.want(ethEvent(id, "1"))
+
+		a.send(ethUnsubscribe(id))
+		a.want(`{"jsonrpc":"2.0","id":"u","result":true}`)
+		time.Sleep(11 * time.Second)
+		node.answerTo(node.wantAsked("eth_unsubscribe", `["0x1"]`), "true")
+		a.send(subscribeHeads)
+		node.answerTo(node.wantAsked("eth_subscribe", `["newHeads"]`), `"0x1"`)
+		if again := string(a.next().Result); again == id {
+			t.Error("the same handle was given twice")
+		}
+	})
+}
+
+// TestSharedBySameBytesOnly shares what is the same byte for byte; texts that only look so when they are joined are not.
+func TestSharedBySameBytesOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", func(s *settings) { s.target.Subscriptions.Share = []string{"*_subscribe"} }))
+		node := w.upstream()
+		for i, call := range []string{
+			`"method":"eth_subscribe","params":["logs",{"address":"0xa"}]`,
+			`"method":"eth_subscribe","params":["logs", {"address":"0xa"}]`,
+			`"method":"eth_subscribe","params":["logs",{"address":"0xA"}]`,
+			`"method":"eth_subscribe","params":["logs",{"address":["0xa"]}]`,
+			`"method":"eth_subscribe","params":["logs"]`,
+			`"method":"eth_subscribe","params":[]`,
+			`"method":"eth_subscribe"`,
+			`"method":"eth_subscribe[]_subscribe","params":[]`,
+			`"method":"debug_subscribe","params":["logs"]`,
+		} {
+			text := `{"jsonrpc":"2.0","id":7,` + call + `}`
+			a, b := w.client(), w.client()
+			a.send(text)
+			b.send(text)
+			m := node.next() // asked once for the two, and again for each of the list
+			node.wantNothing()
+			node.answerTo(m, fmt.Sprintf(`"0x%d"`, i))
+			one, other := a.next(), b.next()
+			if string(one.Result) == string(other.Result) || len(one.Result) != 36 || len(other.Result) != 36 {
+				t.Errorf("%s: the clients were told %s and %s", call, one.Result, other.Result)
+			}
+		}
+	})
+}
+
+// TestFiltersAreNotShared keeps what one client polls from another, whatever the configuration shares.
+func TestFiltersAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", func(s *settings) { s.target.Subscriptions.Share = []string{"*"} }))
+		node := w.upstream()
+		for i := range 2 {
+			c := w.client()
+			c.send(`{"jsonrpc":"2.0","id":1,"method":"eth_newBlockFilter"}`)
+			node.answerTo(node.next(), fmt.Sprintf(`"0x%d"`, i))
+			c.next()
+		}
+	})
+}
+
+// TestAsksTwiceForTheSame has one client ask for a subscription that has no value of its own, again before the first is
+// answered: both are answered, and each event comes once.
+func TestAsksTwiceForTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "bitcoin", nil))
+		node, c, other := w.upstream(), w.client(), w.client()
+		for id := 1; id <= 3; id++ {
+			c.send(fmt.Sprintf(`{"jsonrpc":"1.0","id":%d,"method":"notifyblocks","params":[]}`, id))
+		}
+		other.send(`{"jsonrpc":"1.0","id":1,"method":"notifyblocks","params":[]}`)
+		node.answerTo(node.wantAsked("notifyblocks", `[]`), "null")
+		node.wantNothing()
+		for id := 1; id <= 3; id++ {
+			if m := c.next(); string(m.Result) != "null" || string(m.ID) != fmt.Sprint(id) {
+				t.Errorf("answer %d: %+v", id, m)
+			}
+		}
+		other.next()
+		c.send(`{"jsonrpc":"1.0","id":4,"method":"notifyblocks","params":[]}`)
+		c.next()
+		event := `{"jsonrpc":"1.0","method":"blockconnected","params":["00ff",7],"id":null}`
+		node.send(event)
+		c.want(event)
+		c.wantNothing()
+		other.want(event)
+		for _, p := range []*peer{c, other} {
+			p.sayGoodbye(wire.CodeNormal)
+			w.wantClosed(CloseByClient)
+		}
+		time.Sleep(11 * time.Second)
+		if m := node.next(); m.Method != "stopnotifyblocks" {
+			t.Errorf("got %+v", m)
+		}
+	})
+}
