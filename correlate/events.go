@@ -19,12 +19,14 @@ type event struct {
 	value string
 	frame []byte // one message
 	at    rewrite.Span
+	last  bool
 }
 
 // Event returns those who are to get a message that has the upstream's value at a place, at.Start 0 for none. It keeps a
 // copy for those who do not have their answer yet, and, where it may belong to a subscribe on its way, for its answer.
-// owned tells whether anybody is, or may be, the owner; lost how many copies there was no room for.
-func (b *Feeds[O, C]) Event(rule *profiles.Sub, conn C, value, frame []byte, msg, at rewrite.Span) (to []*Sub[O, C], owned bool, lost int) {
+// owned tells whether anybody is, or may be, the owner; lost how many copies there was no room for. last says that the
+// upstream's subscription has ended with it: the caller drops those that it has sent it to.
+func (b *Feeds[O, C]) Event(rule *profiles.Sub, conn C, value, frame []byte, msg, at rewrite.Span, last bool) (to []*Sub[O, C], owned bool, lost int) {
 	i := index[C]{conn, rule.Index, canonical(value)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -33,7 +35,10 @@ func (b *Feeds[O, C]) Event(rule *profiles.Sub, conn C, value, frame []byte, msg
 		if b.asks == 0 {
 			return nil, false, 0
 		}
-		return nil, true, b.keepEarly(i, frame, msg, at)
+		return nil, true, b.keepEarly(i, frame, msg, at, last)
+	}
+	if last {
+		defer b.endAll(i)
 	}
 	if len(feeds) == 1 && feeds[0].untold == 0 {
 		return feeds[0].subs, true, 0
@@ -71,8 +76,23 @@ func AppendEvent(dst, frame []byte, msg, at rewrite.Span, value []byte) []byte {
 	return append(dst, frame[at.End:msg.End]...)
 }
 
+// endAll ends what is known by a value: no more events will come.
+func (b *Feeds[O, C]) endAll(i index[C]) {
+	for _, f := range b.byValue[i] {
+		f.state = over
+		if b.shared[f.share] == f {
+			delete(b.shared, f.share)
+		}
+		delete(b.restive, f)
+		if len(f.subs) == 0 {
+			b.forget(f)
+		}
+	}
+	delete(b.byValue, i)
+}
+
 // keepEarly keeps an event whose owner is not known; the oldest make room.
-func (b *Feeds[O, C]) keepEarly(i index[C], frame []byte, msg, at rewrite.Span) (lost int) {
+func (b *Feeds[O, C]) keepEarly(i index[C], frame []byte, msg, at rewrite.Span, last bool) (lost int) {
 	e := b.early[i.conn]
 	if e == nil {
 		e = new(early)
@@ -90,7 +110,7 @@ func (b *Feeds[O, C]) keepEarly(i index[C], frame []byte, msg, at rewrite.Span) 
 	if at.Ok() {
 		at.Start, at.End = at.Start-msg.Start, at.End-msg.Start
 	}
-	e.events = append(e.events, event{i.rule, i.value, append([]byte(nil), msg.Of(frame)...), at})
+	e.events = append(e.events, event{i.rule, i.value, append([]byte(nil), msg.Of(frame)...), at, last})
 	e.bytes += n
 	return lost
 }
@@ -101,13 +121,14 @@ func (b *Feeds[O, C]) giveEarly(f *Feed[O, C]) {
 	if e == nil {
 		return
 	}
-	rest := e.events[:0]
+	rest, last := e.events[:0], false
 	for _, ev := range e.events {
 		if ev.rule != f.index.rule || ev.value != f.index.value {
 			rest = append(rest, ev)
 			continue
 		}
 		e.bytes -= len(ev.frame)
+		last = last || ev.last
 		for _, s := range f.subs {
 			if s.Shadow {
 				continue
@@ -117,6 +138,9 @@ func (b *Feeds[O, C]) giveEarly(f *Feed[O, C]) {
 	}
 	clear(e.events[len(rest):])
 	e.events = rest
+	if last {
+		b.endAll(f.index)
+	}
 }
 
 // dropEarly forgets events that nobody can own any more, and returns how many.
@@ -140,6 +164,9 @@ func (b *Feeds[O, C]) Told(s *Sub[O, C]) (held [][]byte) {
 	if len(held) == 0 && !s.told && !s.gone {
 		s.told = true
 		s.Feed.untold--
+		if s.Feed.state == over {
+			b.drop(s, 0)
+		}
 	}
 	return held
 }

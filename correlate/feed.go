@@ -36,10 +36,11 @@ type Feed[O, C comparable] struct {
 type state uint8
 
 const (
-	asking state = iota // the subscribe is on its way
-	live                // events come
-	moving              // its connection was lost; it is to be asked for again
-	closing             // nobody is left, and the upstream is about to be told
+	asking  state = iota // the subscribe is on its way
+	live                 // events come
+	moving               // its connection was lost; it is to be asked for again
+	over                 // the upstream has ended it; events that came before go to those who are not told yet
+	closing              // nobody is left, and the upstream is about to be told
 	ended
 )
 

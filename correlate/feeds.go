@@ -28,6 +28,7 @@ type Feeds[O, C comparable] struct {
 	total   int
 	asks    int // subscribes on their way
 	orphans map[rewrite.Key]orphan[C]
+	unsaid  []Ending[O, C] // there was no room for telling the upstream
 }
 
 // orphan is a subscribe whose asker has left or was told that it failed. If it is answered, the subscription has to be ended.
@@ -151,7 +152,7 @@ func (b *Feeds[O, C]) Settled(s *Sub[O, C]) (settled, isLive bool) {
 	switch {
 	case s.gone || s.Feed.state == ended:
 		return true, false
-	case s.Feed.state == live:
+	case s.Feed.state == live, s.Feed.state == over:
 		return true, true
 	}
 	return false, false
@@ -336,10 +337,21 @@ func (b *Feeds[O, C]) Finish(f *Feed[O, C]) []*Sub[O, C] {
 	return subs
 }
 
-// Orphan notes that a subscribe was sent whose answer nobody waits for any more. If it comes, see Adopt.
+// Postpone has Due return an ending once more: the upstream could not be told.
+func (b *Feeds[O, C]) Postpone(e Ending[O, C]) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.unsaid = append(b.unsaid, e)
+}
+
+// Orphan notes that a subscribe was sent whose answer nobody waits for any more. If it comes, see Adopt. As many are noted as
+// there may be subscriptions.
 func (b *Feeds[O, C]) Orphan(k rewrite.Key, rule *profiles.Sub, conn C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if len(b.orphans) >= b.limits.Total {
+		return
+	}
 	b.orphans[k] = orphan[C]{rule, conn}
 }
 

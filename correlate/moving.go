@@ -77,6 +77,7 @@ func (b *Feeds[O, C]) Trouble(f *Feed[O, C]) (since int64, tries int) {
 func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Ending[O, C]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	endings, b.unsaid = b.unsaid, nil
 	for f := range b.restive {
 		switch {
 		case f.state == moving && f.giveUp <= now:
@@ -113,5 +114,5 @@ func (b *Feeds[O, C]) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var none O
-	return len(b.restive) == 0 && len(b.owned[none]) == 0
+	return len(b.restive) == 0 && len(b.unsaid) == 0 && len(b.owned[none]) == 0
 }

@@ -25,6 +25,7 @@ type client struct {
 	inFlight atomic.Int64
 	streams  atomic.Int64 // requests that have been answered, and will be again
 	gathered atomic.Int64 // bytes of answers to batches that are not complete
+	gone     atomic.Bool  // it has left: who still gives it something has to take it back
 }
 
 // pin is the connection that a client keeps to while it lives, so that its requests stay in order.

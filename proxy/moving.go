@@ -17,9 +17,10 @@ const (
 
 // lostFeeds sees to the subscriptions that were on a connection that is lost.
 func (r *Router) lostFeeds(t *Target, c *upstream.Conn) {
+	_, leased := c.Tenant.Load().(*client) // who has it is about to be told that all on it has ended
 	for _, f := range t.feeds.Lost(c, r.now.Load(), r.until(t.cfg.Subscriptions.Resubscribe)) {
 		r.subscriptions.lost.Add(1)
-		if f.Rule.Lost == profiles.LostResubscribe && t.cfg.Subscriptions.Resubscribe > 0 {
+		if f.Rule.Lost == profiles.LostResubscribe && t.cfg.Subscriptions.Resubscribe > 0 && !leased {
 			r.resubscribe(t, f)
 		} else {
 			r.giveUpFeed(t, f)
@@ -60,6 +61,14 @@ func (r *Router) openAgain(t *Target, f *feed, conn *upstream.Conn) {
 	r.strays(conn, strays)
 	for _, s := range subs {
 		r.open(t, s)
+	}
+	r.lostMeanwhile(t, conn)
+}
+
+// lostMeanwhile sees to feeds that were opened without an answer, over a connection that was lost just then.
+func (r *Router) lostMeanwhile(t *Target, conn *upstream.Conn) {
+	if conn.Lost() {
+		r.lostFeeds(t, conn)
 	}
 }
 
@@ -146,6 +155,10 @@ func (r *Router) leave(c *client) {
 		t.tokens.Leave(c)
 		t.users.remove(c)
 	}
+	r.leaveQuestions(c)
+}
+
+func (r *Router) leaveQuestions(c *client) {
 	for _, q := range r.questions.Leave(c) {
 		r.declineQuestion(q, rewrite.ReasonClientGone)
 	}

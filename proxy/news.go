@@ -138,7 +138,8 @@ func (r *Router) giveEvent(n *news, t *Target, op *profiles.Op) bool {
 		if found != rewrite.Found && len(use.At) > 0 {
 			continue
 		}
-		to, owned, lost := t.feeds.Event(use.Sub, c, at.Of(frame), frame, e.Msg, at)
+		last := holds(use.Ends, frame, e)
+		to, owned, lost := t.feeds.Event(use.Sub, c, at.Of(frame), frame, e.Msg, at, last)
 		for range lost {
 			r.drop(DropEarlyEvent, c.Name, frame)
 		}
@@ -150,9 +151,9 @@ func (r *Router) giveEvent(n *news, t *Target, op *profiles.Op) bool {
 			f.B = correlate.AppendEvent(f.B, frame, e.Msg, at, s.Value)
 			r.give(s.Owner, nil, f, n)
 		}
-		if len(to) > 0 && holds(use.Ends, frame, e) {
+		if last {
 			for _, s := range to {
-				t.feeds.Finish(s.Feed)
+				t.feeds.Drop(s, 0)
 			}
 		}
 		return true

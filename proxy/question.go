@@ -51,6 +51,10 @@ func (r *Router) putQuestion(n *news) {
 	f := wire.NewFrame()
 	f.B = n.parser.AppendRequest(f.B, frame, e, appendQuestionID(nil, number), edits)
 	r.give(who, n.to, f, n)
+	if who.gone.Load() { // while it was asked
+		r.leaveQuestions(who)
+		t.tokens.Leave(who)
+	}
 }
 
 // whoAnswers returns the client that is to answer a request of an upstream; nil: nobody.

@@ -80,7 +80,7 @@ func (r *Router) cancel(in *inbound, e *rewrite.Envelope, t *Target, ref *profil
 		return DropUnknownReference
 	}
 	if to.unsent || ref.Silent {
-		if x, ok := r.pending.Abandon(to.key); ok {
+		if x, ok := r.claim(to.key); ok {
 			r.cancelled(x, to, ref, in.flusher)
 		}
 	}

@@ -217,6 +217,7 @@ func (r *Router) openAside(in *inbound, e *rewrite.Envelope, t *Target, rule *pr
 		}
 		_, strays := t.feeds.Open(s.Feed, conn, key, nil, rewrite.Span{})
 		r.strays(conn, strays)
+		r.lostMeanwhile(t, conn)
 	}
 	r.open(t, s)
 	return true

@@ -142,7 +142,7 @@ func (r *Router) Run(ctx context.Context) {
 		keys = r.pending.Collect(keys[:0], func(_ rewrite.Key, _ uint64, x *exchange) bool { return x.overdue(now) })
 		inOrder(keys)
 		for _, k := range keys {
-			if x, ok := r.pending.Abandon(k); ok {
+			if x, ok := r.claim(k); ok {
 				r.abort(k, x, x.why(now), nil)
 			}
 		}
@@ -284,6 +284,9 @@ func (r *Router) doneOne() {
 // abandon settles everything that c waits for: it has left. Late answers will be recognised, dropped and counted. With to,
 // only what is to be answered there counts.
 func (r *Router) abandon(c *client, to replier) {
+	if to == nil {
+		c.gone.Store(true)
+	}
 	if c.inFlight.Load() == 0 && c.streams.Load() == 0 {
 		return
 	}
@@ -295,7 +298,7 @@ func (r *Router) abandon(c *client, to replier) {
 		keys = r.pending.CollectScope(nil, c.info.Session, mine)
 	}
 	for _, k := range keys {
-		if x, ok := r.pending.Abandon(k); ok {
+		if x, ok := r.claim(k); ok {
 			r.abort(k, x, rewrite.ReasonClientGone, nil)
 		}
 	}
@@ -321,7 +324,7 @@ func (r *Router) Drain(ctx context.Context) int {
 	keys := r.pending.Collect(nil, func(rewrite.Key, uint64, *exchange) bool { return true })
 	inOrder(keys)
 	for _, k := range keys { // told before their connections are closed
-		if x, ok := r.pending.Abandon(k); ok {
+		if x, ok := r.claim(k); ok {
 			r.abort(k, x, rewrite.ReasonShuttingDown, nil)
 		}
 	}

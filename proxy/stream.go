@@ -88,7 +88,7 @@ func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	}
 	out := wire.NewFrame()
 	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
-	cl, to, slot := x.client, x.to, x.slot
+	cl, to, slot, key := x.client, x.to, x.slot, x.key
 	first := !s.open
 	if first {
 		s.open = true
@@ -113,6 +113,11 @@ func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	}
 	if first {
 		r.doneOne()
+	}
+	if cl.gone.Load() { // while the exchange was not in the table, where its leaving would have found it
+		if x, ok := r.pending.Abandon(key); ok {
+			r.abort(key, x, rewrite.ReasonClientGone, fl)
+		}
 	}
 	return true
 }

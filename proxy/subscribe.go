@@ -300,10 +300,31 @@ func (r *Router) unlink(x *exchange, f rewrite.Fault) *wire.Frame {
 	return nil
 }
 
-// orphan notes a subscribe that may still be answered when nobody wants it any more.
+// claim abandons a request. A subscribe is noted as orphaned before that: its answer may come at once, when nobody wants it
+// any more.
+func (r *Router) claim(k rewrite.Key) (*exchange, bool) {
+	var l *link
+	var t *Target
+	var conn *upstream.Conn
+	r.pending.Look(k, func(_ uint64, x *exchange) {
+		if x.link != nil && (x.link.act == actSubscribe || x.link.act == actResubscribe) {
+			l, t, conn = x.link, x.target, x.conn
+		}
+	})
+	if l != nil && conn != nil {
+		t.feeds.Orphan(k, l.feed.Rule, conn)
+	}
+	x, ok := r.pending.Abandon(k)
+	if l != nil && !ok { // it is answered, or goes to another connection
+		t.feeds.Adopt(k)
+	}
+	return x, ok
+}
+
+// orphan keeps the note of a subscribe that may still be answered when nobody wants it any more.
 func (r *Router) orphan(x *exchange, f rewrite.Fault) {
-	if x.conn != nil && f.Sent && (f.Reason == rewrite.ReasonTimeout || f.Reason == rewrite.ReasonClientGone || f.Reason == rewrite.ReasonShuttingDown) {
-		x.target.feeds.Orphan(x.key, x.link.feed.Rule, x.conn)
+	if !f.Sent || f.Reason == rewrite.ReasonUpstreamLost {
+		x.target.feeds.Adopt(x.key)
 	}
 }
 
@@ -349,24 +370,27 @@ func (r *Router) leaveFeed(t *Target, s *sub) {
 
 // endUpstream unsubscribes what nobody needs any more.
 func (r *Router) endUpstream(t *Target, e ending) {
-	r.sayEnd(t, e)
+	if !r.sayEnd(t, e) {
+		t.feeds.Postpone(e)
+		return
+	}
 	if e.Feed != nil && t.feeds.Ended(e.Feed) {
 		r.askAgain(t, e.Feed)
 	}
 }
 
-func (r *Router) sayEnd(t *Target, e ending) {
+// sayEnd tells the upstream. False: there was no room, and it is to be tried again.
+func (r *Router) sayEnd(t *Target, e ending) bool {
 	conn := t.reach(e.Rule, e.Conn)
 	if e.Rule.End == nil || conn == nil {
-		return
+		return true
 	}
 	if e.Feed != nil && isNotice(e.Feed.Request) { // then so is its end
 		f := wire.NewFrame()
 		f.B = append(e.Rule.End.Append(append(f.B, `{"jsonrpc":"2.0",`...), e.Value), '}')
-		_ = conn.Offer(f, nil)
-		return
+		return conn.Offer(f, nil) == nil
 	}
-	r.askAside(t, conn, nil, false, func(dst, wireID []byte) []byte {
+	return r.askAside(t, conn, nil, false, func(dst, wireID []byte) []byte {
 		dst = append(append(append(dst, `{"jsonrpc":"2.0","id":`...), wireID...), ',')
 		return append(e.Rule.End.Append(dst, e.Value), '}')
 	})

@@ -160,6 +160,9 @@ func (c *Conn) Leased() bool { return c.leased }
 // Held reports whether Hold counts, on a connection that is good otherwise.
 func (c *Conn) Held() bool { return c.held.Load() && !c.lost.Load() && !c.leaves() }
 
+// Lost reports whether the connection has ended: Receiver.Lost is called for it, or was.
+func (c *Conn) Lost() bool { return c.lost.Load() }
+
 // leaves reports whether the connection takes no more calls. A session keeps its own while its endpoint is drained, as what
 // the upstream knows of it is there.
 func (c *Conn) leaves() bool { return !c.leased && c.End.drained.Load() || c.Retired() }

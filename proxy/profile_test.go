@@ -1,0 +1,77 @@
+package proxy
+
+import (
+	"testing"
+
+	"github.com/idmux/idmux/profiles"
+)
+
+// withProfile gives the upstream of a world one of idmux's profiles, or that of the tests.
+func withProfile(t *testing.T, name string, more func(*settings)) func(*settings) {
+	t.Helper()
+	l := new(profiles.Library)
+	if err := l.Add("editor.yaml", []byte(editor)); err != nil {
+		t.Fatal(err)
+	}
+	rules, err := l.Rules(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(s *settings) {
+		s.target.Rules = rules
+		if more != nil {
+			more(s)
+		}
+	}
+}
+
+// editor is a profile with what editors and their servers tie messages together by.
+const editor = `
+profile: editor
+references:
+  - methods: [$/cancelRequest]
+    at: params.id
+    from: [client, upstream]
+    unsent: {code: -32800, message: request cancelled}
+    send: {method: $/cancelRequest, params: '{"id":$value}'}
+tokens:
+  - name: work
+    at: [params.workDoneToken, params.partialResultToken]
+    uses:
+      - {methods: [$/progress], at: [params.token]}
+  - name: begun
+    from: upstream
+    methods: [window/workDoneProgress/create]
+    at: [params.token]
+    uses:
+      - {methods: [$/progress], at: [params.token], from: upstream}
+      - {methods: [window/workDoneProgress/cancel], at: [params.token]}
+    until: {methods: [$/progress], at: params.value.kind, in: ['"end"']}
+subscriptions:
+  - name: document
+    subscribe: [textDocument/didOpen]
+    key: params.textDocument.uri
+    notify:
+      - {methods: [textDocument/publishDiagnostics], at: [params.uri]}
+    uses:
+      - {methods: [textDocument/didChange], at: [params.textDocument.uri]}
+    unsubscribe:
+      - {methods: [textDocument/didClose], at: [params.textDocument.uri]}
+    always_shared: true
+streams:
+  - methods: [watch]
+    key: params.query
+    until: [{at: result.done}]
+    ended:
+      - {methods: [unwatch], at: [params.query]}
+      - {methods: [unwatchAll]}
+    end: {method: unwatch, params: '{"query":$value}'}
+  - methods: [tail]
+    lost: resubscribe
+questions:
+  - {methods: [byToken], by: token, at: params.token}
+  - {methods: ["*"], by: owner}
+news:
+  - {methods: [all/*], to: all}
+  - {methods: [owner/*], to: owner}
+`
