@@ -72,6 +72,15 @@ func (b *Feeds[O, C]) Trouble(f *Feed[O, C]) (since int64, tries int) {
 	return f.lostAt, f.tries
 }
 
+// Hasten has every moving feed asked for again at the next Due.
+func (b *Feeds[O, C]) Hasten() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for f := range b.restive {
+		f.retryAt = 0
+	}
+}
+
 // Due returns what is to be done by now: feeds to ask for again, feeds to give up, and feeds to end upstream, which have
 // ended here.
 func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Ending[O, C]) {

@@ -109,6 +109,7 @@ func (r *Router) Up(c *upstream.Conn) {
 	if c != nil {
 		if t := r.targets[c.Pool.Name()]; t != nil {
 			r.greet(t, c)
+			t.feeds.Hasten()
 			r.unpark(t)
 		}
 		return

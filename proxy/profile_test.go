@@ -6,14 +6,14 @@ import (
 	"github.com/idmux/idmux/profiles"
 )
 
-// withProfile gives the upstream of a world one of idmux's profiles, or that of the tests.
-func withProfile(t *testing.T, name string, more func(*settings)) func(*settings) {
+// withEditor gives the upstream of a world the profile of the tests.
+func withEditor(t *testing.T, more func(*settings)) func(*settings) {
 	t.Helper()
 	l := new(profiles.Library)
 	if err := l.Add("editor.yaml", []byte(editor)); err != nil {
 		t.Fatal(err)
 	}
-	rules, err := l.Rules(name)
+	rules, err := l.Rules("editor")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +58,14 @@ subscriptions:
     unsubscribe:
       - {methods: [textDocument/didClose], at: [params.textDocument.uri]}
     always_shared: true
+  - name: blocks
+    subscribe: [blocks/on]
+    notify:
+      - {methods: [blocks/new]}
+    unsubscribe:
+      - {methods: [blocks/off]}
+    always_shared: true
+    done: "null"
 streams:
   - methods: [watch]
     key: params.query

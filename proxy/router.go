@@ -198,10 +198,11 @@ func (r *Router) abort(k rewrite.Key, x *exchange, why rewrite.Reason, fl *wire.
 	if conn != nil {
 		conn.Cancel(k2w(k), f.Sent)
 	}
-	if x.streaming() && conn != nil {
+	switch {
+	case conn == nil:
+	case x.streaming() && x.link.stream.rule.End != nil:
 		r.endStreamUpstream(x.target, conn, x.link.stream)
-	}
-	if conn != nil && f.Sent {
+	case f.Sent:
 		r.callOff(x, k, conn, why, fl)
 	}
 	r.fail(x, f, fl)

@@ -109,34 +109,37 @@ func TestFiltersAreNotShared(t *testing.T) {
 // answered: both are answered, and each event comes once.
 func TestAsksTwiceForTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withProfile(t, "bitcoin", nil))
-		node, c, other := w.upstream(), w.client(), w.client()
+		w := newWorld(t, withEditor(t, nil))
+		up, c, other := w.upstream(), w.client(), w.client()
+		on := `{"jsonrpc":"2.0","id":%d,"method":"blocks/on"}`
 		for id := 1; id <= 3; id++ {
-			c.send(fmt.Sprintf(`{"jsonrpc":"1.0","id":%d,"method":"notifyblocks","params":[]}`, id))
+			c.send(fmt.Sprintf(on, id))
 		}
-		other.send(`{"jsonrpc":"1.0","id":1,"method":"notifyblocks","params":[]}`)
-		node.answerTo(node.wantAsked("notifyblocks", `[]`), "null")
-		node.wantNothing()
+		other.send(fmt.Sprintf(on, 1))
+		up.answerTo(up.next(), "null")
+		up.wantNothing()
 		for id := 1; id <= 3; id++ {
-			if m := c.next(); string(m.Result) != "null" || string(m.ID) != fmt.Sprint(id) {
-				t.Errorf("answer %d: %+v", id, m)
-			}
+			c.want(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":null}`, id))
 		}
 		other.next()
-		c.send(`{"jsonrpc":"1.0","id":4,"method":"notifyblocks","params":[]}`)
+		c.send(fmt.Sprintf(on, 4))
 		c.next()
-		event := `{"jsonrpc":"1.0","method":"blockconnected","params":["00ff",7],"id":null}`
-		node.send(event)
+		event := `{"jsonrpc":"2.0","method":"blocks/new","params":["00ff",7]}`
+		up.send(event)
 		c.want(event)
 		c.wantNothing()
 		other.want(event)
-		for _, p := range []*peer{c, other} {
-			p.sayGoodbye(wire.CodeNormal)
-			w.wantClosed(CloseByClient)
-		}
-		time.Sleep(11 * time.Second)
-		if m := node.next(); m.Method != "stopnotifyblocks" {
+		c.sayGoodbye(wire.CodeNormal)
+		w.wantClosed(CloseByClient)
+		up.wantNothing()
+		other.send(`{"jsonrpc":"2.0","id":5,"method":"blocks/off"}`)
+		other.want(`{"jsonrpc":"2.0","id":5,"result":null}`)
+		if m := up.next(); m.Method != "blocks/off" {
 			t.Errorf("got %+v", m)
+		}
+		up.wantNothing()
+		if subs, feeds := w.router.targets["node"].feeds.Len(); subs+feeds != 0 {
+			t.Errorf("%d subscriptions of clients, %d at the upstream are left", subs, feeds)
 		}
 	})
 }

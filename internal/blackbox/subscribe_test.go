@@ -69,7 +69,13 @@ upstreams:
 		t.Errorf("too little has happened to show anything")
 	}
 	b.AwaitQuiet(t)
-	p.AwaitMetric(t, "idmux_origin_entries", "", 0)
+	for _, level := range []string{"idmux_origin_entries", "idmux_subscription_count", "idmux_upstream_subscription_count"} {
+		p.AwaitMetric(t, level, "", 0)
+	}
+	// A subscription that nobody has joined while it was moving is told of once for each client that has it.
+	if moved := p.Metric(t, "idmux_subscription_interrupted_total", `"moved"`); d.Own != (moved == 0) || topics == 0 && !d.Own && r.Gaps > int(moved) {
+		t.Errorf("idmux tells of %v that have moved, the clients of %d gaps", moved, r.Gaps)
+	}
 	p.AwaitMetric(t, "idmux_downstream_connection_count", "", 0)
 	if bad := b.Wrongs(); len(bad) > 0 {
 		t.Errorf("%d messages that must not be, among them:\n%s", len(bad), strings.Join(bad[:min(len(bad), 5)], "\n"))

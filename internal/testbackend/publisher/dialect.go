@@ -22,6 +22,8 @@ type Dialect struct {
 	Keyless bool
 	// Stream says that events are further responses to the subscribe, and unsubscribing is by topic.
 	Stream bool
+	// Own says that a client that subscribes has a connection of its own, and ends with it.
+	Own bool
 }
 
 func byHandle(handle, _ string) string { return "[" + handle + "]" }
@@ -41,11 +43,11 @@ var Dialects = []Dialect{
 		params: `[[%s]]`, form: func(n int) string { return fmt.Sprintf(`"%d"`, n) }, end: byHandle,
 	},
 	{
-		Profile: "tendermint", Subscribe: "subscribe", Unsubscribe: "unsubscribe", Stream: true,
+		Profile: "tendermint", Subscribe: "subscribe", Unsubscribe: "unsubscribe", Stream: true, Own: true,
 		params: `{"query":%s}`, end: func(_, t string) string { return `{"query":` + t + `}` },
 	},
 	{
-		Profile: "bitcoin", Subscribe: "notifyblocks", Notify: "blockconnected", Unsubscribe: "stopnotifyblocks", Keyless: true,
+		Profile: "bitcoin", Subscribe: "notifyblocks", Notify: "blockconnected", Unsubscribe: "stopnotifyblocks", Keyless: true, Own: true,
 		params: `[]`, end: func(string, string) string { return `[]` },
 	},
 }

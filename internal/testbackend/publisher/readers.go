@@ -136,11 +136,11 @@ func await(what func() bool) bool {
 // expected is how many subscriptions the clients need at the backend.
 func expected(d *Dialect, all []*reader) int {
 	handles, topics := 0, make(map[string]bool)
-	shared := d.Keyless
+	shared := false
 	for _, r := range all {
 		r.mu.Lock()
 		for _, h := range r.handles {
-			if !h.over {
+			if !h.over && !r.closed {
 				handles++
 				topics[h.params] = true
 			}
@@ -173,6 +173,7 @@ type reader struct {
 	pending map[string]*ask // by id
 	changed chan struct{}   // closed and replaced when an answer has come
 	quit    bool            // the client has ended the connection itself
+	closed  bool            // it has ended
 }
 
 type handle struct {
@@ -207,7 +208,7 @@ func (r *reader) dial(ctx context.Context) bool {
 	}
 	r.mu.Lock()
 	r.handles, r.pending = make(map[string]*handle), make(map[string]*ask)
-	r.changed, r.quit = make(chan struct{}), false
+	r.changed, r.quit, r.closed = make(chan struct{}), false, false
 	r.mu.Unlock()
 	r.ws, r.done = ws, make(chan struct{})
 	go r.read(ws, r.done)
@@ -400,13 +401,14 @@ func (r *reader) read(ws *websocket.Conn, done chan struct{}) {
 func (r *reader) ended(err error) {
 	r.mu.Lock()
 	quit := r.quit
+	r.closed = true
 	r.mu.Unlock()
 	if quit {
 		return
 	}
 	r.count(&r.Lost)
 	var bye *websocket.CloseError
-	if !r.dialect.Stream || !errors.As(err, &bye) || bye.Code != websocket.CloseServiceRestart {
+	if !r.dialect.Own || !errors.As(err, &bye) || bye.Code != websocket.CloseServiceRestart {
 		r.wrong("client %d: the connection ended with %v", r.number, err)
 	}
 }
@@ -487,7 +489,7 @@ func (r *reader) behind(p *Publisher) string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for token, h := range r.handles {
-		if h.over {
+		if h.over || r.closed {
 			continue
 		}
 		if n, open := p.Last(h.serial); h.fresh || !open || n != h.n {
