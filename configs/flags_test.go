@@ -43,6 +43,12 @@ upstreams: [{name: out, endpoints: [{url: "http://h"}, {url: "http://i"}]}]
 			flags: Flags{},
 		},
 		{
+			name:  "a variable with a command",
+			env:   "IDMUX_UPSTREAM=exec:gopls -rpc.trace serve?framing=header|IDMUX_MODE=session",
+			flags: Flags{Listen: []string{"http://:1"}, Admin: "off"},
+			want:  "main http://:1 main; main exec:gopls -rpc.trace serve?framing=header 1; ",
+		},
+		{
 			name:  "flags go before variables",
 			env:   "IDMUX_LISTEN=http://:1|IDMUX_UPSTREAM=ws://h|IDMUX_POOL=3|IDMUX_ADMIN=off",
 			flags: Flags{Listen: []string{"http://:4"}, Upstream: []string{"ws://i"}, Pool: 5, Admin: ":6"},

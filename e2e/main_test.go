@@ -54,12 +54,12 @@ func install() error {
 	return os.Chtimes("js/node_modules/.package-lock.json", now, now)
 }
 
-// script runs a program of js with a URL and returns what it printed.
-func script(t *testing.T, name, url string) string {
+// script runs a program of js, with a URL for most of them, and returns what it printed.
+func script(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "node", name, url)
+	cmd := exec.CommandContext(ctx, "node", append([]string{name}, args...)...)
 	cmd.Dir = "js"
 	var failure strings.Builder
 	cmd.Stderr = &failure

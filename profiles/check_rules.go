@@ -2,9 +2,18 @@ package profiles
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+
+	"golang.org/x/net/http/httpguts"
 )
+
+// ownHeaders are those that two neighbours settle between them, or that say how a body is to be read.
+var ownHeaders = []string{
+	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Host", "Keep-Alive",
+	"Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
 
 func (c *checker) reference(at string, r *Reference) {
 	c.methods(join(at, "methods"), r.Methods, true)
@@ -82,11 +91,39 @@ func (c *checker) rest(p *Profile) {
 		choose(c, join(at, "to"), n.To, ToNone, ToAll, ToOwner)
 	}
 	c.methods("dedicated", p.Dedicated, false)
+	c.edge(p)
+	if p.ErrorCode > 0 {
+		c.bad("error_code", "must be negative, as the codes of JSON-RPC are, not %d", p.ErrorCode)
+	}
 	for code, status := range p.Status {
 		if status < 200 || status > 599 {
 			c.bad(fmt.Sprintf("http_status.%d", code), "must be a status from 200 to 599, not %d", status)
 		}
 	}
+}
+
+// edge checks what a profile says of HTTP.
+func (c *checker) edge(p *Profile) {
+	for i, h := range p.Headers {
+		at := item("headers", i)
+		switch name := http.CanonicalHeaderKey(h); {
+		case !httpguts.ValidHeaderFieldName(h):
+			c.bad(at, "%s is no name of a header", clip(h))
+		case slices.Contains(ownHeaders, name):
+			c.bad(at, "%s is a matter of each connection, and never passed on", name)
+		case slices.Contains(p.Headers[:i], h):
+			c.bad(at, "%s is given twice", clip(h))
+		}
+	}
+	if p.Card == nil {
+		return
+	}
+	for i, path := range p.Card.Paths {
+		if !strings.HasPrefix(path, "/") || strings.ContainsAny(path, "?#%*") {
+			c.bad(item("card.paths", i), "must be the path of a file, such as /.well-known/agent-card.json, not %s", clip(path))
+		}
+	}
+	c.methods("card.methods", p.Card.Methods, false)
 }
 
 // twice reports names that are given twice, and methods that begin two things, in p or in p and what it extends.

@@ -28,6 +28,11 @@ func (r *Rules) Upstream(method []byte) *Op {
 // something of their notifications. Requests then need not be looked up.
 func (r *Rules) Silent() bool { return r == nil || r.silent }
 
+// Closes reports whether the profile has streams that an HTTP upstream ends by closing its answer. Nil Rules have none.
+func (r *Rules) Closes() bool {
+	return r != nil && slices.ContainsFunc(r.Streams, func(s *StreamRule) bool { return s.Closes })
+}
+
 // Compile makes the rules of a profile that extends nothing, and reports everything that is wrong with it.
 func Compile(p *Profile) (*Rules, error) {
 	var errs []error
@@ -45,7 +50,7 @@ func Compile(p *Profile) (*Rules, error) {
 
 // compile is Compile for a profile that has been checked.
 func compile(p *Profile) (*Rules, error) {
-	c := compiler{rules: &Rules{Name: p.Name, Legacy: p.Legacy, Status: p.Status}}
+	c := compiler{rules: &Rules{Name: p.Name, Legacy: p.Legacy, Status: p.Status, ErrorCode: p.ErrorCode, Headers: p.Headers}}
 	for _, s := range p.IDSuffixes {
 		c.rules.Suffixes = append(c.rules.Suffixes, []byte(s))
 	}
@@ -181,6 +186,10 @@ func (c *compiler) rest(p *Profile) {
 				op.News = n.To
 			}
 		})
+	}
+	if p.Card != nil {
+		c.rules.CardPaths = p.Card.Paths
+		c.say(Client, p.Card.Methods, func(op *Op) { op.Card = true })
 	}
 	if len(p.Dedicated) > 0 {
 		c.rules.Dedicates = true

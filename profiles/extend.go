@@ -1,6 +1,7 @@
 package profiles
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -11,6 +12,9 @@ func extend(base, p *Profile) (*Profile, error) {
 	whole := *p
 	whole.Extends = ""
 	whole.Legacy = p.Legacy || base.Legacy
+	whole.ErrorCode = cmp.Or(p.ErrorCode, base.ErrorCode)
+	whole.Headers = union(base.Headers, p.Headers)
+	whole.Card = cmp.Or(p.Card, base.Card)
 	whole.IDSuffixes = union(base.IDSuffixes, p.IDSuffixes)
 	whole.Dedicated = union(base.Dedicated, p.Dedicated)
 	if p.Handshake == nil {

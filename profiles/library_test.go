@@ -11,7 +11,7 @@ import (
 // TestEmbedded compiles every embedded profile, which is called as its file is, and says where its rules are from.
 func TestEmbedded(t *testing.T) {
 	names := new(Library).Names()
-	if want := []string{"bitcoin", "ethereum", "jsonrpc", "solana", "substrate", "tendermint"}; !slices.Equal(names, want) {
+	if want := []string{"a2a", "bitcoin", "ethereum", "jsonrpc", "solana", "substrate", "tendermint"}; !slices.Equal(names, want) {
 		t.Errorf("profiles %q, want %q", names, want)
 	}
 	for _, name := range names {
@@ -57,6 +57,7 @@ http_status: {-1: 404}
 profile: base
 extends: jsonrpc
 legacy: true
+error_code: -32603
 id_suffixes: ["#event", "#x"]
 subscriptions:
   - {name: feed, subscribe: [open, open2], key: result, notify: [{methods: [item], at: [params.old]}]}
@@ -70,7 +71,7 @@ http_status: {-1: 400, 0: 500}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !r.Legacy || len(r.Suffixes) != 2 || r.Status[-1] != 404 || r.Status[0] != 500 {
+	if !r.Legacy || r.ErrorCode != -32603 || len(r.Suffixes) != 2 || r.Status[-1] != 404 || r.Status[0] != 500 {
 		t.Errorf("%+v", r)
 	}
 	if len(r.Subscriptions) != 2 || r.Subscriptions[0].Name != "other" || r.Subscriptions[1].Name != "feed" {
@@ -103,7 +104,7 @@ func TestLibraryMistakes(t *testing.T) {
 		files []string
 		want  string
 	}{
-		{"unknown", []string{"profile: a\nextends: nobody\n"}, "a.yaml:2:1: extends: no profile is called \"nobody\"; there are a, bitcoin,"},
+		{"unknown", []string{"profile: a\nextends: nobody\n"}, "a.yaml:2:1: extends: no profile is called \"nobody\"; there are a, a2a, bitcoin,"},
 		{"itself", []string{"profile: a\nextends: a\n"}, "a.yaml:2:1: extends: goes round in a circle: a extends a"},
 		{"circle", []string{"profile: a\nextends: b\n", "profile: b\nextends: a\n"}, "goes round in a circle: a extends b extends a"},
 		{

@@ -28,6 +28,16 @@ type Profile struct {
 	// a connection that cannot be told apart otherwise.
 	Dedicated []string `yaml:"dedicated"`
 
+	// ErrorCode stands in the errors of idmux's own for which JSON-RPC has no code, in protocols that claim the codes which
+	// servers are free to use; their data tells them apart. 0: idmux's codes, -32010 to -32017.
+	ErrorCode int `yaml:"error_code"`
+
+	// Headers of clients' HTTP requests are passed on to an HTTP upstream, beside those that the configuration names.
+	Headers []string `yaml:"headers"`
+
+	// Card is where the upstream describes itself and says at which URLs to ask it.
+	Card *Card `yaml:"card"`
+
 	// Status gives answers to legacy messages over HTTP a status by their error code.
 	Status Status `yaml:"http_status"`
 
@@ -186,6 +196,9 @@ type Stream struct {
 	// Notify are notifications of the upstream that belong to the stream and name it by the id of its request: a copy of the
 	// wire id, which becomes the client's (MCP's subscriptionId).
 	Notify []Use `yaml:"notify"`
+	// Closes says that an HTTP upstream ends its stream of events behind the last response, which is how the stream ends then;
+	// Until on responses is for the other transports.
+	Closes bool `yaml:"closes"`
 	// Lost is what becomes of it when its connection is lost: resubscribe, or drop for an error under its id.
 	Lost Lost `yaml:"lost"`
 	// End is the message that ends it upstream when its client has left, $value being Key's.
@@ -232,6 +245,13 @@ const (
 type News struct {
 	Methods []string `yaml:"methods"`
 	To      To       `yaml:"to"`
+}
+
+// Card is the description that an upstream gives of itself, with the URLs that clients are to ask, after the manner of A2A:
+// a file to get over HTTP, or the result of a method.
+type Card struct {
+	Paths   []string `yaml:"paths"`   // of the file, from the root of the upstream's origin on
+	Methods []string `yaml:"methods"` // whose result is one
 }
 
 // Status is the HTTP status of answers to legacy messages, by error code; 0 stands for every other code.

@@ -9,6 +9,10 @@ type Rules struct {
 	Suffixes [][]byte // Profile.IDSuffixes
 	Status   Status
 
+	ErrorCode int      // Profile.ErrorCode
+	Headers   []string // Profile.Headers
+	CardPaths []string // Profile.Card.Paths
+
 	// Dedicates says that after some methods a session has a connection of its own.
 	Dedicates bool
 
@@ -41,6 +45,7 @@ type Op struct {
 	Dedicated bool
 	Greet     Greet  // what the message is in the handshake
 	Local     *Reply // what idmux says to it, where clients share a connection; nil: nothing
+	Card      bool   // the result is a Profile.Card
 
 	// Of the upstream's messages only.
 	Question *Question // who answers it

@@ -103,8 +103,8 @@ func (b *batch) finished() {
 }
 
 // tooLarge is the answer in place of one that a batch has no room for.
-func tooLarge(id []byte) *wire.Frame {
+func tooLarge(t *Target, id []byte) *wire.Frame {
 	f := rewrite.NewFault(rewrite.ReasonResponseTooLarge)
 	f.Sent = true
-	return faultFrame(id, f)
+	return t.faultFrame(id, f)
 }

@@ -151,7 +151,7 @@ func (c *ForwardConfig) Enabled() bool {
 
 // extra is what the target is told of a caller; nil: nothing.
 func (t *Target) extra(c *caller) *upstream.Extra {
-	cfg := &t.cfg.Forward
+	cfg := &t.forward
 	if c == nil || !cfg.Enabled() {
 		return nil
 	}

@@ -15,10 +15,10 @@ import (
 type client struct {
 	// Set at creation, then read-only.
 	info  ClientInfo
-	limit int    // requests in flight
-	pins  []pin  // one for each upstream that its requests can go to
-	moved func() // called when a connection that it has leased is lost; nil: it takes another
-	out   sink   // where it is sent what is no answer; nil: it can be sent none
+	limit int                           // requests in flight
+	pins  []pin                         // one for each upstream that its requests can go to
+	moved func(code int, reason string) // called when a connection that it has leased is lost; nil: it takes another
+	out   sink                          // where it is sent what is no answer; nil: it can be sent none
 
 	// Safe for concurrent use.
 	seq      atomic.Uint64
@@ -159,15 +159,27 @@ func (c *client) lease(t *Target, fl *wire.Flusher) rewrite.Reason {
 }
 
 // evicted is called when a connection that the client had leased is lost, with all that the upstream knew of it.
-func (c *client) evicted() {
+// What a WebSocket upstream said as its goodbye is the client's to know.
+func (c *client) evicted(conn *upstream.Conn, err error) {
 	if c.moved != nil {
-		c.moved()
+		code, reason := wire.CodeRestart, string(CloseUpstreamLost)
+		var goodbye *wire.CloseError
+		if errors.As(err, &goodbye) && conn.Pool.WebSocket() {
+			code, reason = goodbye.Passed()
+		}
+		c.moved(code, reason)
 	}
 }
 
 // give ends a lease.
-func (p *pin) give() {
+func (p *pin) give() { p.giveWith(nil) }
+
+// giveWith is give that passes a client's goodbye on; nil: there was none.
+func (p *pin) giveWith(goodbye *wire.CloseError) {
 	if conn := p.conn.Swap(nil); conn != nil {
+		if goodbye != nil {
+			conn.Goodbye(goodbye.Passed())
+		}
 		p.target.pool.Return(conn)
 	}
 }
@@ -180,10 +192,13 @@ func (c *client) leave(t *Target, conn *upstream.Conn) {
 }
 
 // release gives back what the client has leased.
-func (c *client) release() {
+func (c *client) release() { c.releaseWith(nil) }
+
+// releaseWith is release that passes a client's goodbye on; nil: there was none.
+func (c *client) releaseWith(goodbye *wire.CloseError) {
 	for i := range c.pins {
 		if c.pins[i].own.Load() {
-			c.pins[i].give()
+			c.pins[i].giveWith(goodbye)
 		}
 	}
 }

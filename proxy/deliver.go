@@ -198,7 +198,7 @@ func dropOf(v rewrite.Verdict) Drop {
 // Lost implements upstream.Receiver: what was not written goes to another connection, what is safe to do twice, too, and
 // all else that waits on the lost connection is settled at once. Its writer has returned, so what is not written now
 // never will be.
-func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
+func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, err error) {
 	// What still waits is in unsent, or about to be sent by somebody who is told that it cannot. What was written came
 	// before that.
 	for _, k := range r.asTheyCame(func(conn uint64, x *exchange) bool { return conn == c.ID && !x.waits() }) {
@@ -220,7 +220,7 @@ func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, _ error) {
 	r.lostQuestions(c)
 	c.Flusher.Flush()
 	if tenant, ok := c.Tenant.Load().(*client); ok {
-		tenant.evicted() // behind the answers to what it asked
+		tenant.evicted(c, err) // behind the answers to what it asked
 	}
 }
 
@@ -301,6 +301,9 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 	p.Limits = r.answerLimits(c)
 	_, envs, fault := p.Parse(a.Body)
 	if e := r.own(c, f, a.Body, envs, fault); e != nil && credible(a.Status, e, a.Body) {
+		if x.link != nil && x.link.stream != nil {
+			x.link.stream.last = true
+		}
 		r.answer(c, x, a.Body, e, nil)
 		return
 	}

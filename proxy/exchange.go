@@ -106,6 +106,18 @@ func (x *exchange) again() { x.state.Store((x.state.Load()>>2 + 1) << 2) }
 // waits reports whether the request is not written yet.
 func (x *exchange) waits() bool { return x.state.Load()&3 == queued }
 
+// faultFrame is faultFrame with the code that the target's profile has for idmux's errors. The status of HTTP stays that of
+// the fault. t may be nil.
+func (t *Target) faultFrame(id []byte, f rewrite.Fault) *wire.Frame {
+	code := f.Code
+	if t != nil && t.cfg.Rules != nil && t.cfg.Rules.ErrorCode != 0 && f.OfServer() {
+		f.Code = t.cfg.Rules.ErrorCode
+	}
+	out := faultFrame(id, f)
+	out.Code = code
+	return out
+}
+
 // faultFrame builds the answer that idmux makes. Its Code lets an HTTP listener choose the status.
 func faultFrame(id []byte, f rewrite.Fault) *wire.Frame {
 	out := wire.NewFrame()

@@ -51,7 +51,7 @@ func (in *inbound) header() http.Header {
 // extra is what a target is told of who sent the frame; nil: nothing.
 func (in *inbound) extra(t *Target) *upstream.Extra {
 	switch {
-	case !t.cfg.Forward.Enabled():
+	case !t.forward.Enabled():
 		return nil
 	case in.caller != nil:
 		return t.extra(in.caller)
@@ -109,15 +109,15 @@ func (r *Router) member(in *inbound, e *rewrite.Envelope, to replier, slot int, 
 		if e.EchoID {
 			id = e.ID.Of(in.frame)
 		}
-		r.refuse(e.Fault, id, to, slot, in.flusher)
+		r.refuse(nil, e.Fault, id, to, slot, in.flusher)
 		return true
 	}
 }
 
-// refuse answers a message that is not passed on.
-func (r *Router) refuse(f rewrite.Fault, id []byte, to replier, slot int, fl *wire.Flusher) {
+// refuse answers a message that is not passed on; t is where it would have gone, nil where that is not known.
+func (r *Router) refuse(t *Target, f rewrite.Fault, id []byte, to replier, slot int, fl *wire.Flusher) {
 	r.faults.add(f.Reason)
-	to.reply(slot, faultFrame(id, f), fl)
+	to.reply(slot, t.faultFrame(id, f), fl)
 }
 
 // request registers a request and sends it: first the table, then the wire, since the answer may be quick.
@@ -129,15 +129,15 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 	}
 	t := in.target(e)
 	if t == nil {
-		r.refuse(rewrite.NewFault(rewrite.ReasonMethodDenied), id, to, slot, in.flusher)
+		r.refuse(nil, rewrite.NewFault(rewrite.ReasonMethodDenied), id, to, slot, in.flusher)
 		return
 	}
 	if e.Legacy && (t.cfg.Rules == nil || !t.cfg.Rules.Legacy) {
-		r.refuse(rewrite.NewFault(rewrite.ReasonBadVersion), id, to, slot, in.flusher)
+		r.refuse(t, rewrite.NewFault(rewrite.ReasonBadVersion), id, to, slot, in.flusher)
 		return
 	}
 	if why := r.admit(in.client, t); why != "" {
-		r.refuse(rewrite.NewFault(why), id, to, slot, in.flusher)
+		r.refuse(t, rewrite.NewFault(why), id, to, slot, in.flusher)
 		return
 	}
 	x := newExchange(in.client, to, slot, id)
@@ -208,7 +208,7 @@ func (r *Router) unsend(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
 	if x.client != &r.self {
 		r.faults.add(f.Reason)
 	}
-	c, to, slot, answer := x.client, x.to, x.slot, faultFrame(x.id, f)
+	c, to, slot, answer := x.client, x.to, x.slot, x.target.faultFrame(x.id, f)
 	if x.link != nil {
 		r.unlink(x, f)
 	}

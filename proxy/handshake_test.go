@@ -31,8 +31,8 @@ news:
   - {methods: [news], to: all}
 `
 
-// withText gives the upstream of a world a profile.
-func withText(t *testing.T, text string, more func(*settings)) func(*settings) {
+// withRules gives the upstream of a world the rules of a profile that a test has written.
+func withRules(t *testing.T, text string, more func(*settings)) func(*settings) {
 	t.Helper()
 	p, err := profiles.Parse("test.yaml", []byte(text))
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *peer) greet() {
 // TestHandshakeIsShared has clients begin at once: one handshake goes upstream, and each gets its result under its own id.
 func TestHandshakeIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withText(t, greeterProfile, nil))
+		w := newWorld(t, withRules(t, greeterProfile, nil))
 		node := w.upstream()
 		ids := []string{`1`, `"1"`, `1.0`, `"h\u00e9"`}
 		var clients []*peer
@@ -107,7 +107,7 @@ func TestHandshakeIsShared(t *testing.T) {
 
 func TestHandshakeComesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withText(t, greeterProfile, nil))
+		w := newWorld(t, withRules(t, greeterProfile, nil))
 		node := w.upstream()
 		c := w.client()
 		c.send(call(1, "work"), `{"jsonrpc":"2.0","method":"work"}`)
@@ -127,7 +127,7 @@ func TestHandshakeComesFirst(t *testing.T) {
 // TestHandshakeFails gives all who wait the error under their own ids, and begins afresh with the next who asks.
 func TestHandshakeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withText(t, greeterProfile, func(s *settings) { s.target.Timeout = time.Second }))
+		w := newWorld(t, withRules(t, greeterProfile, func(s *settings) { s.target.Timeout = time.Second }))
 		node := w.upstream()
 		a, b := w.client(), w.client()
 		a.send(hello(`1`))
@@ -158,7 +158,7 @@ func TestHandshakeFails(t *testing.T) {
 // when one comes back.
 func TestHandshakeOnEachConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withText(t, greeterProfile, func(s *settings) { s.upstream.Connections = 2 }))
+		w := newWorld(t, withRules(t, greeterProfile, func(s *settings) { s.upstream.Connections = 2 }))
 		first, second := w.upstream(), w.upstream()
 		a := w.client()
 		a.send(hello(`1`))
@@ -214,7 +214,7 @@ func TestHandshakeOnEachConnection(t *testing.T) {
 // TestHandshakeBeforeTheServerIsThere lets clients wait for a server that comes up late, and one of them leave.
 func TestHandshakeBeforeTheServerIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withText(t, greeterProfile, func(s *settings) { s.refuse, s.target.ConnectWait = true, time.Minute }))
+		w := newWorld(t, withRules(t, greeterProfile, func(s *settings) { s.refuse, s.target.ConnectWait = true, time.Minute }))
 		a, b := w.client(), w.client()
 		a.send(hello(`1`))
 		b.send(hello(`2`))
@@ -229,7 +229,7 @@ func TestHandshakeBeforeTheServerIsThere(t *testing.T) {
 
 func TestHandshakeInSessionMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, withText(t, greeterProfile, func(s *settings) { s.upstream.Sessions, s.upstream.Connections = 4, 1 }))
+		w := newWorld(t, withRules(t, greeterProfile, func(s *settings) { s.upstream.Sessions, s.upstream.Connections = 4, 1 }))
 		for range 2 {
 			c := w.client()
 			c.send(hello(`1`))

@@ -71,7 +71,7 @@ func (ln *lane) excuse(s *Session, err error) error {
 	}
 	if s.why.Load() == nil {
 		s.dues.owe()
-		s.router.refuse(rewrite.NewFault(why), nil, s, 0, &ln.flusher)
+		s.router.refuse(nil, rewrite.NewFault(why), nil, s, 0, &ln.flusher)
 	}
 	if _, passed := errors.AsType[*wire.TooLargeError](err); passed {
 		return nil

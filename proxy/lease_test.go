@@ -92,10 +92,36 @@ func TestIdleSessionEndsWithItsConnection(t *testing.T) {
 		up.answer("x")
 		a.want(result(1, "x"))
 		up.sayGoodbye(wire.CodeGoingAway)
-		a.wantGoodbye(wire.CodeRestart)
+		a.wantGoodbye(wire.CodeGoingAway)
 		a.sayGoodbye(wire.CodeRestart)
 		w.wantClosed(CloseUpstreamLost)
 	})
+}
+
+// Goodbyes are passed on in both directions, as far as they may be.
+func TestGoodbyesOfSessions(t *testing.T) {
+	for said, passed := range map[int]int{1000: 1000, 1008: 1008, 1011: 1011, 3000: 3000, 4999: 4999, 1005: 1011, 1010: 1011} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newSessionWorld(t, 5, nil)
+			a, b := w.client(), w.client()
+			a.send(call(1, "m"))
+			up := w.upstream()
+			up.answer("x")
+			a.want(result(1, "x"))
+			up.sayGoodbye(said)
+			a.wantGoodbye(passed)
+			a.sayGoodbye(passed)
+			w.wantClosed(CloseUpstreamLost)
+
+			b.send(call(1, "m"))
+			up = w.upstream()
+			up.answer("x")
+			b.want(result(1, "x"))
+			b.sayGoodbye(said)
+			up.wantGoodbye(passed)
+			w.wantClosed(CloseByClient)
+		})
+	}
 }
 
 // A lease that fails answers the call at once, also where calls may wait for shared connections.

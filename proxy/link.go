@@ -176,8 +176,9 @@ func (r *Router) tell(c *client, to any, f *wire.Frame, fl *wire.Flusher) bool {
 type streamer interface {
 	// push takes f over if it returns true.
 	push(f *wire.Frame, fl *wire.Flusher) bool
-	// streams reports whether push can succeed at all.
-	streams() bool
+	// streams reports whether push can succeed at all; closes says that by its protocol, the answer to come is a stream of
+	// events over HTTP.
+	streams(closes bool) bool
 	// finish ends the answer without a further message.
 	finish()
 }

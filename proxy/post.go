@@ -29,9 +29,14 @@ type postReply interface {
 	serve(w http.ResponseWriter, gone <-chan struct{}, cfg *ListenerConfig, alone func(*wire.Frame)) bool
 }
 
-func newReply(r *http.Request, cfg *ListenerConfig) postReply {
+func (h *httpEntrance) newReply(r *http.Request) postReply {
 	if acceptsEvents(r.Header) {
-		return newEventPost(cfg.SendQueue)
+		return newEventPost(h.cfg.SendQueue)
+	}
+	if h.events && acceptsAnything(r.Header) {
+		p := newEventPost(h.cfg.SendQueue)
+		p.shy = true
+		return p
 	}
 	return &post{answer: make(chan *wire.Frame, 1)}
 }
@@ -95,7 +100,7 @@ func (h *httpEntrance) servePost(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.parser.Limits, p.parser.Legacy = h.cfg.limits(), h.lanes.legacy
-	to := newReply(r, &h.cfg)
+	to := h.newReply(r)
 	where := h.routes.at(r)
 	if h.leases { // as HTTP/1 does it, where requests come one after the other
 		c.turn <- struct{}{}

@@ -5,7 +5,7 @@ import "testing"
 // withEditor gives the upstream of a world the profile of the tests.
 func withEditor(t *testing.T, more func(*settings)) func(*settings) {
 	t.Helper()
-	return withText(t, editor, more)
+	return withRules(t, editor, more)
 }
 
 // editor is a profile with what editors and their servers tie messages together by.

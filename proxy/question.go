@@ -116,7 +116,7 @@ func unquoted(id []byte) []byte {
 
 // decline answers a request of an upstream with an error.
 func (r *Router) decline(c *upstream.Conn, id []byte, why rewrite.Reason, fl *wire.Flusher) {
-	out := faultFrame(id, rewrite.NewFault(why))
+	out := r.targets[c.Pool.Name()].faultFrame(id, rewrite.NewFault(why))
 	out.Code, out.Urgent = 0, true
 	_ = c.Offer(out, fl) // if its queue is full or it is gone, the upstream has other worries
 }

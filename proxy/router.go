@@ -60,10 +60,11 @@ type Router struct {
 // Target is an upstream as the router sees it.
 type Target struct {
 	// Set at creation, then read-only.
-	cfg    TargetConfig
-	pool   *upstream.Pool
-	safe   patterns // methods that may be sent twice
-	hedged patterns
+	cfg     TargetConfig
+	pool    *upstream.Pool
+	safe    patterns // methods that may be sent twice
+	hedged  patterns
+	forward ForwardConfig // with what the profile adds
 
 	// Safe for concurrent use.
 	retries   *budget
@@ -112,6 +113,10 @@ func (r *Router) AddTarget(cfg TargetConfig, pool *upstream.Pool) *Target {
 		retries: newBudget(cfg.Retry.Budget, cfg.Retry.Burst), hedges: newBudget(cfg.Hedge.Budget, 10),
 	}
 	t.correlate(cfg.Subscriptions)
+	t.forward = cfg.Forward
+	if cfg.Rules != nil && (pool.HTTP() || pool.SessionMode()) {
+		t.forward.Headers = slices.Concat(t.forward.Headers, cfg.Rules.Headers)
+	}
 	r.targets[cfg.Name] = t
 	r.hedging = r.hedging || len(t.hedged) > 0
 	return t
@@ -227,7 +232,7 @@ func (r *Router) fail(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
 		answer = r.unlink(x, f)
 	}
 	if answer == nil && f.Reason != rewrite.ReasonClientGone { // which nobody would read
-		answer = faultFrame(x.id, f)
+		answer = x.target.faultFrame(x.id, f)
 	}
 	r.settle(x, answer, CallEnd{Fault: f}, f.Sent, fl)
 }
@@ -241,7 +246,7 @@ func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, sent bool,
 	}
 	if b, ok := x.to.(*batch); ok && answer != nil && !b.room(len(answer.B)) {
 		answer.Release()
-		answer = tooLarge(x.id)
+		answer = tooLarge(x.target, x.id)
 	}
 	if x.link != nil {
 		r.dropTokens(x)

@@ -61,7 +61,7 @@ func newSession(l *Listener, conn wire.Conn, protocol string, r *http.Request, f
 		}
 	}
 	if l.leases {
-		s.moved = func() { s.end(CloseUpstreamLost, wire.CodeRestart) }
+		s.moved = func(code int, reason string) { s.endWith(CloseUpstreamLost, code, reason) }
 	}
 	return s
 }
@@ -86,7 +86,11 @@ func (s *Session) close(err error) CloseReason {
 	wire.Release(s.sender.Stop())
 	s.router.abandon(&s.client, nil)
 	s.router.leave(&s.client)
-	s.release()
+	var goodbye *wire.CloseError
+	if *s.why.Load() == CloseByClient && !s.stream {
+		_ = errors.As(err, &goodbye) // which there is with that reason
+	}
+	s.releaseWith(goodbye)
 	return *s.why.Load()
 }
 
@@ -138,6 +142,7 @@ func (s *Session) farewell(err error) {
 			s.sender.WaitBelow(1)
 		}
 		s.end(CloseByClient, goodbye.Code)
+		s.finish()
 		return
 	case errors.Is(err, wire.ErrTooLarge):
 		s.end(CloseTooLarge, wire.CodeTooLarge)
@@ -146,6 +151,7 @@ func (s *Session) farewell(err error) {
 	case errors.Is(err, wire.ErrProtocol):
 		s.end(CloseProtocol, wire.CodeProtocol)
 		if !s.stream { // the library reads no further
+			s.finish()
 			return
 		}
 	case errors.Is(err, errNotUTF8):
@@ -161,13 +167,24 @@ func (s *Session) farewell(err error) {
 	}
 }
 
+// finish lets the goodbye out before the connection is closed: whoever is writing an answer at this moment has it to
+// write, too.
+func (s *Session) finish() {
+	limit := time.AfterFunc(closeGrace, func() { _ = s.conn.Close() })
+	s.sender.Finish()
+	limit.Stop()
+}
+
 // end starts the end of the session: a goodbye behind the answers already queued, and a bound for the client's own. Only
 // the first call counts. Safe for concurrent use.
-func (s *Session) end(why CloseReason, code int) {
+func (s *Session) end(why CloseReason, code int) { s.endWith(why, code, string(why)) }
+
+// endWith is end with another text in the goodbye.
+func (s *Session) endWith(why CloseReason, code int, text string) {
 	s.ended.Do(func() {
 		s.why.Store(&why)
 		s.dues.cancel()
-		if s.sender.Enqueue(&wire.Frame{Op: wire.Close, Code: code, B: []byte(why)}) == nil {
+		if s.sender.Enqueue(&wire.Frame{Op: wire.Close, Code: code, B: []byte(text)}) == nil {
 			s.sender.Flush()
 		}
 		_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only on a closed connection

@@ -94,12 +94,27 @@ func acceptsEvents(h http.Header) bool {
 	return false
 }
 
+// acceptsAnything reports whether an HTTP client takes a stream of events, too, without saying so.
+func acceptsAnything(h http.Header) bool {
+	all := h.Values("Accept")
+	for _, accept := range all {
+		for part := range strings.SplitSeq(accept, ",") {
+			kind, _, _ := strings.Cut(part, ";")
+			if kind = strings.TrimSpace(kind); kind == "*/*" || equalFold(kind, "text/*") {
+				return true
+			}
+		}
+	}
+	return len(all) == 0
+}
+
 // eventPost is a POST of a client that takes a stream of events for an answer. It becomes one with the first message that
 // comes before the answer.
 type eventPost struct {
 	limit int // bytes that may wait for a client that does not read
 
 	mu    sync.Mutex
+	shy   bool // takes only an answer, until the client has asked for what is a stream of events by its protocol
 	queue []*wire.Frame
 	bytes int
 	last  bool          // the last of the queue is the answer, or there is none
@@ -118,7 +133,12 @@ func (p *eventPost) reply(_ int, f *wire.Frame, _ *wire.Flusher) { p.put(f, true
 func (p *eventPost) push(f *wire.Frame, _ *wire.Flusher) bool { return p.put(f, false) }
 
 // streams implements streamer.
-func (p *eventPost) streams() bool { return true }
+func (p *eventPost) streams(closes bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.shy = p.shy && !closes
+	return !p.shy
+}
 
 // finish implements streamer.
 func (p *eventPost) finish() {
@@ -130,7 +150,7 @@ func (p *eventPost) finish() {
 
 func (p *eventPost) put(f *wire.Frame, last bool) bool {
 	p.mu.Lock()
-	if p.over || p.last {
+	if p.over || p.last || p.shy && !last {
 		p.mu.Unlock()
 		if last {
 			f.Release()

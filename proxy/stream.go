@@ -14,6 +14,7 @@ type stream struct {
 	rule *profiles.StreamRule
 	key  []byte // by which the client ends it; nil: it has none
 	open bool   // the first answer has come
+	last bool   // no other follows this one, whatever it says: it came by itself
 	anew bool   // asked again since its connection was lost: the client has had a first answer
 }
 
@@ -31,8 +32,10 @@ func (r *Router) relateStream(in *inbound, e *rewrite.Envelope, x *exchange, op 
 	if op.Stream == nil {
 		return rewrite.Fault{}
 	}
-	if s, ok := x.to.(streamer); !(ok && s.streams()) && in.client.out == nil {
-		return rewrite.NewFault(rewrite.ReasonNoPush)
+	if s, ok := x.to.(streamer); !(ok && s.streams(op.Stream.Closes)) && in.client.out == nil {
+		f := rewrite.NewFault(rewrite.ReasonNoPush)
+		f.Text = "Has several answers: accept text/event-stream, or connect by WebSocket"
+		return f
 	}
 	var key []byte
 	if op.Stream.Key.Ok() {
@@ -83,7 +86,11 @@ type stop struct {
 // caller's, and goes back into the table.
 func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.Envelope, end CallEnd, sent bool, fl *wire.Flusher) bool {
 	s := x.link.stream
-	if end.Error != nil || holds(s.rule.Until, frame, e) {
+	switch {
+	case end.Error != nil || s.last:
+		return false
+	case s.rule.Closes && c.Pool.HTTP(): // its answer ends with the stream of events
+	case holds(s.rule.Until, frame, e):
 		return false
 	}
 	out := wire.NewFrame()

@@ -52,10 +52,13 @@ func (f Fault) Error() string {
 	return "idmux: " + string(f.Reason)
 }
 
+// OfServer reports whether f has a code that JSON-RPC leaves to servers, and that other protocols may claim for themselves.
+func (f Fault) OfServer() bool { return CodeUnauthorised <= f.Code && f.Code <= CodeNoUpstream }
+
 // exchange reports whether f is about a request that was accepted, so that
 // its sender wants to know whether it may have been carried out.
 func (f Fault) exchange() bool {
-	return f.Code == CodeInternal || CodeUnauthorised <= f.Code && f.Code <= CodeNoUpstream
+	return f.Code == CodeInternal || f.OfServer()
 }
 
 // message returns the error's message: the specification's words for its own

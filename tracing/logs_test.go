@@ -121,6 +121,21 @@ func TestDropIsOneLineOfText(t *testing.T) {
 	}
 }
 
+func TestWhatChildProcessesSay(t *testing.T) {
+	tel, out := logged(t, slog.LevelInfo)
+	h := tel.UpstreamHooks()
+	pool, err := upstream.New(upstream.DefaultConfig("editor", "exec:gopls"), nobody{}, h, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Said(pool.Endpoints()[0], 17, "hello", 0)
+	h.Said(pool.Endpoints()[0], 17, "there", 4)
+	line := map[string]any{"level": "INFO", "msg": "upstream says", "upstream": "editor", "pid": 17.0, "line": "hello"}
+	again := maps.Clone(line)
+	again["line"], again["skipped"] = "there", 4.0
+	wantLines(t, out, line, again)
+}
+
 func TestNothingIsLookedAtAboveItsLevel(t *testing.T) {
 	tel, _ := logged(t, slog.LevelError)
 	p, u := tel.ProxyHooks(), tel.UpstreamHooks()

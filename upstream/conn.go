@@ -70,6 +70,7 @@ type Conn struct {
 	// Local is the receiver's, for its Deliver.
 	Local any
 
+	bye      atomic.Pointer[wire.CloseError] // what is said when the connection is given back; nil: that idmux goes away
 	link     link
 	lost     atomic.Bool
 	inFlight atomic.Int64
@@ -117,6 +118,11 @@ func (c *Conn) Retire() {
 	c.leaving.Do(func() { close(c.retired) })
 	c.renew()
 	c.nudge()
+}
+
+// Goodbye sets what the upstream is told when the connection is given back: what a session has said to idmux.
+func (c *Conn) Goodbye(code int, reason string) {
+	c.bye.Store(&wire.CloseError{Code: code, Reason: reason})
 }
 
 // Retired reports whether Retire was called.

@@ -289,7 +289,7 @@ func (c *childConn) Close() error {
 type ChildStatus struct {
 	Running int    `json:"running"`
 	Starts  uint64 `json:"starts"`
-	Crashes uint64 `json:"crashes"` // ends that idmux did not ask for
+	Crashes uint64 `json:"crashes"` // ends that idmux did not ask for, other than good ones of processes that were of use
 	Last    string `json:"last_crash,omitempty"`
 
 	crashing bool

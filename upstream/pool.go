@@ -88,6 +88,9 @@ func New(cfg Config, recv Receiver, hooks Hooks, dial DialFunc) (*Pool, error) {
 	return p, nil
 }
 
+// WebSocket reports whether the connections are WebSockets.
+func (p *Pool) WebSocket() bool { return kindOf(p.sources[0].url) == kindWebSocket }
+
 // Name is the upstream's configured name.
 func (p *Pool) Name() string { return p.cfg.Name }
 

@@ -150,7 +150,7 @@ func (s *stream) keep(ctx context.Context, ended <-chan struct{}, c *Conn, cfg *
 		case <-ended:
 			return
 		case <-ctx.Done():
-			s.leave()
+			s.leave(c)
 			return
 		case <-age:
 			c.renew()
@@ -182,8 +182,12 @@ func (s *stream) keep(ctx context.Context, ended <-chan struct{}, c *Conn, cfg *
 }
 
 // leave says goodbye and bounds the wait for the peer's.
-func (s *stream) leave() {
-	s.goodbye(wire.CodeGoingAway)
+func (s *stream) leave(c *Conn) {
+	if bye := c.bye.Load(); bye != nil {
+		s.control(&wire.Frame{Op: wire.Close, Code: bye.Code, B: []byte(bye.Reason)})
+	} else {
+		s.goodbye(wire.CodeGoingAway)
+	}
 	_ = s.conn.SetReadDeadline(time.Now().Add(closeGrace)) // fails only where reading has ended anyway
 }
 
@@ -202,7 +206,7 @@ func (s *stream) finish(ctx context.Context, ended <-chan struct{}, c *Conn, cfg
 		}
 		break
 	}
-	s.leave()
+	s.leave(c)
 }
 
 // lifetime returns the channel that tells a connection's old age, nil where it may live for ever.

@@ -51,8 +51,12 @@ func GuardMain() {
 	os.Exit(0)
 }
 
-// StartGuard starts a guard: this program once more. It returns nil where the program has not called GuardMain.
-func StartGuard() (*Guard, error) {
+// NewMark returns a mark that no other guard has.
+func NewMark() string { return rand.Text() }
+
+// StartGuard starts a guard with a mark: this program once more. It returns nil where the program has not called GuardMain. A
+// guard that takes the place of another has its mark.
+func StartGuard(mark string) (*Guard, error) {
 	if !canGuard.Load() {
 		return nil, nil //nolint:nilnil // a nil Guard is a Guard, too
 	}
@@ -65,7 +69,7 @@ func StartGuard() (*Guard, error) {
 		return nil, fmt.Errorf("child: guard: %w", err)
 	}
 	g := &Guard{cmd: exec.Command(self), pipe: pipe, exited: make(chan struct{})} //nolint:noctx // it ends with its pipe
-	g.mark = markVariable + "=" + rand.Text()
+	g.mark = markVariable + "=" + mark
 	g.cmd.Args = []string{guardName}
 	g.cmd.Env = []string{g.mark}
 	g.cmd.Stdin, g.cmd.Dir = in, "/"

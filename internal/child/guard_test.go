@@ -79,6 +79,36 @@ func TestWhatAGuardKills(t *testing.T) {
 	}
 }
 
+// What a guard was told of that was killed, the next one finds.
+func TestTheNextGuardKnowsAll(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("nobody finds it")
+	}
+	mark := NewMark()
+	first, err := StartGuard(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := Start(configOf("stubborn"), first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		p.Stop()
+		_ = p.Output.Close()
+	}()
+	line(t, p)
+	_ = first.cmd.Process.Kill()
+	<-first.exited
+	next, err := StartGuard(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next.Close() // as if idmux had ended
+	awaitEnd(t, p)
+	first.Close()
+}
+
 func TestAGuardThatWasKilledIsReplaced(t *testing.T) {
 	n := NewNursery(*configOf("cat"), Limits{Processes: 1})
 	defer n.Close()

@@ -107,7 +107,7 @@ func mustGuard(want bool) *Guard {
 	if !want {
 		return nil
 	}
-	g, err := StartGuard()
+	g, err := StartGuard(NewMark())
 	if err != nil {
 		panic(err)
 	}

@@ -24,6 +24,7 @@ type Limits struct {
 type Nursery struct {
 	cfg    Config
 	limits Limits
+	mark   string // of its guards
 	places chan struct{}
 	living sync.WaitGroup
 
@@ -36,12 +37,12 @@ type Nursery struct {
 	crashes  uint64
 	failures int       // in a row: ended by themselves, early and of no use
 	next     time.Time // when the next may be started
-	last     error     // the latest end that nobody asked for
+	last     error     // the latest of crashes
 }
 
 // NewNursery returns a nursery without processes.
 func NewNursery(cfg Config, limits Limits) *Nursery {
-	return &Nursery{cfg: cfg, limits: limits, places: make(chan struct{}, limits.Processes)}
+	return &Nursery{cfg: cfg, limits: limits, mark: NewMark(), places: make(chan struct{}, limits.Processes)}
 }
 
 // ErrFull is returned where there are as many processes as may be.
@@ -92,7 +93,7 @@ func (n *Nursery) start(ctx context.Context) (*Process, error) {
 	if !n.guard.Alive() {
 		n.guard.Close()
 		var err error
-		if n.guard, err = StartGuard(); err != nil {
+		if n.guard, err = StartGuard(n.mark); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +134,7 @@ func (n *Nursery) account(p *Process) {
 	end := Ended(p.Err())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if !end.Asked {
+	if !end.Asked && (!p.Used() || !end.State.Success()) { // language servers end well when they are told to
 		n.crashes++
 		n.last = end
 	}
@@ -165,9 +166,9 @@ const crashLoop = 3
 type Status struct {
 	Living   int
 	Starts   uint64
-	Crashes  uint64 // ends that nobody asked for
+	Crashes  uint64 // ends that nobody asked for, other than good ones of processes that were of use
 	Crashing bool   // the last few have ended too soon
-	Last     error  // the latest end that nobody asked for, nil if there was none
+	Last     error  // the latest of them, nil if there was none
 }
 
 // Status returns a snapshot.

@@ -89,6 +89,17 @@ type CloseError struct {
 	Reason string
 }
 
+// Passed is the goodbye as it is told to somebody behind: codes that must not go over the wire, or say something of this
+// connection only, become CodeInternal.
+func (e *CloseError) Passed() (code int, reason string) {
+	switch c := e.Code; {
+	case c >= 3000 && c < 5000:
+	case c == codeNoStatus, c == codeAbnormal, c < CodeNormal, c == 1004, c == 1010, c > 1014:
+		return CodeInternal, e.Reason
+	}
+	return e.Code, e.Reason
+}
+
 func (e *CloseError) Error() string {
 	return fmt.Sprintf("wire: closed by peer: %d %s", e.Code, e.Reason)
 }
@@ -107,6 +118,7 @@ const (
 	CodeOverloaded  = 1013
 	codeNoStatus    = 1005
 	codeAbnormal    = 1006
+	maxControl      = 125 // bytes of a control frame's payload (RFC 6455 section 5.5)
 	maxCloseReason  = 123 // bytes of a close reason: a control frame's 125 less the code
 	closeFrameBytes = 2
 )

@@ -16,8 +16,12 @@ var errStarved = errors.New("wire: read past what was announced")
 // and waiting for one is what a polled connection must not do.
 var emptyMessage = []byte{0x81, 0x80, 0, 0, 0, 0}
 
-// opClose is the first of the opcodes of control frames (RFC 6455 section 5.2).
-const opClose = 8
+// Opcodes of control frames (RFC 6455 section 5.2), of which opClose is the first.
+const (
+	opClose = 8
+	opPing  = 9
+	opPong  = 10
+)
 
 // polled is the state of a Socket whose reads are driven by a Poller. Owned by the reader.
 type polled struct {
@@ -95,7 +99,11 @@ func (c *webSocket) Next() (Unit, int) {
 		if size == 0 || size > len(b)-f.at {
 			break
 		}
+		frame := b[f.at : f.at+size]
 		f.at += size
+		if op == opClose && size == maskedHeader+1 {
+			frame[0] |= reservedBit // half a code (section 5.5.1), which the library takes for none
+		}
 		switch {
 		case op == opClose && f.inside: // no end of the message will come; the library finds the goodbye on its way to it
 			s.pace.whole()
@@ -103,6 +111,8 @@ func (c *webSocket) Next() (Unit, int) {
 		case op >= opClose:
 			if !f.inside {
 				f.control = f.at
+			} else if op == opPing {
+				c.answerPing(frame)
 			}
 		case final || op > 2: // a reserved opcode is an error that the library will find
 			s.pace.whole()
@@ -127,6 +137,30 @@ func (c *webSocket) Join(p *Poller, m Member) error { return c.sock.join(p, m) }
 
 // Leave implements Polled.
 func (c *webSocket) Leave(p *Poller) { c.sock.leave(p) }
+
+// maskedHeader is the size in bytes of the header of a client's small frame, reservedBit one that no frame may have set.
+const (
+	maskedHeader = 6
+	reservedBit  = 0x10
+)
+
+// answerPing answers a ping in the middle of a message at once: the library comes to it only when the message is
+// complete. Then it finds a pong in its place, which asks for nothing. What is wrong with a ping the library finds.
+func (c *webSocket) answerPing(frame []byte) {
+	if frame[0] != 0x80|opPing || frame[1]&0x80 == 0 || len(frame) > maskedHeader+maxControl {
+		return
+	}
+	frame[0] = 0x80 | opPong
+	if c.ev.Ping == nil {
+		return
+	}
+	var payload [maxControl]byte
+	n := copy(payload[:], frame[maskedHeader:])
+	for i := range n {
+		payload[i] ^= frame[2+i&3]
+	}
+	c.ev.Ping(payload[:n])
+}
 
 // announce lets n bytes be read, and what is given to the library behind them.
 func (f *polled) announce(u Unit, n int, pad []byte) (Unit, int) {

@@ -18,8 +18,6 @@ const (
 	opContinue = 0
 	opText     = 1
 	opBinary   = 2
-	opPing     = 9
-	opPong     = 10
 	fin        = 0x80
 )
 

@@ -231,6 +231,16 @@ func (s *Sender) Flush() {
 // drain is the goroutine for a peer that does not keep up; it holds busy.
 func (s *Sender) drain() { s.work(true) }
 
+// Finish waits until what was flushed has left, or failed to: a connection that is closed before takes it along. Closing the
+// connection ends the wait.
+func (s *Sender) Finish() {
+	s.mu.Lock()
+	for s.busy && !s.closed {
+		s.waitLocked()
+	}
+	s.mu.Unlock()
+}
+
 // work writes until nothing is left, and gives busy back. Without wait it hands busy to drain where the peer would have
 // to be waited for.
 func (s *Sender) work(wait bool) {

@@ -293,7 +293,10 @@ func offersDeflate(h http.Header) bool {
 
 // closePayload keeps to what RFC 6455 section 7.4 lets go over the wire: no reserved codes, a short UTF-8 reason.
 func closePayload(code int, reason []byte) []byte {
-	if code == 0 || code == codeNoStatus || code == codeAbnormal {
+	switch code {
+	case codeNoStatus: // the answer to a goodbye without a code
+		return nil
+	case 0, codeAbnormal:
 		code = CodeGoingAway
 	}
 	for len(reason) > maxCloseReason || !utf8.Valid(reason) {

@@ -206,8 +206,7 @@ func testSentGoodbyes(t *testing.T) {
 			cut    string
 		}{
 			{CodeOverloaded, "slow_consumer", CodeOverloaded, "slow_consumer"},
-			{codeNoStatus, "echo", CodeGoingAway, "echo"}, // must not go over the wire
-			{codeAbnormal, "", CodeGoingAway, ""},
+			{codeAbnormal, "", CodeGoingAway, ""}, // must not go over the wire
 			{0, "", CodeGoingAway, ""},
 			{CodeNormal, strings.Repeat("x", 200), CodeNormal, strings.Repeat("x", 123)},
 			{CodeNormal, strings.Repeat("é", 100), CodeNormal, strings.Repeat("é", 61)},
