@@ -74,7 +74,11 @@ func (b *Feeds[O, C]) Add(rule *profiles.Sub, owner O, value []byte, share strin
 		return old, Joins
 	}
 	var none O
-	if b.total >= b.limits.Total || owner != none && len(mine) >= b.limits.PerOwner {
+	most := b.limits.PerOwner
+	if owner == none {
+		most = b.limits.Total / 2 // nobody can be told apart, so they leave room for the others
+	}
+	if b.total >= b.limits.Total || len(mine) >= most {
 		return nil, Full
 	}
 	s := &Sub[O, C]{Owner: owner, Value: slices.Clone(value), Shadow: old != nil}
@@ -378,6 +382,13 @@ func (b *Feeds[O, C]) Adopt(k rewrite.Key) *profiles.Sub {
 		delete(b.orphans, k)
 	}
 	return o.rule
+}
+
+// Used reports whether a live feed has a value of the upstream's.
+func (b *Feeds[O, C]) Used(rule *profiles.Sub, conn C, value []byte) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.byValue[index[C]{conn, rule.Index, canonical(value)}]) > 0
 }
 
 // Len is the number of subscriptions of clients, and of feeds at the upstream.

@@ -25,18 +25,18 @@ type chain struct{ http, ws string }
 
 var anvilLine = regexp.MustCompile(`Listening on (127\.0\.0\.1:\d+)`)
 
-// startChain runs a fresh node until the test ends.
-func startChain(t *testing.T) chain {
+// startChain runs a fresh node until the test ends, with further arguments.
+func startChain(t *testing.T, args ...string) chain {
 	t.Helper()
-	c, _ := startChainOn(t, "0")
+	c, _ := startChainOn(t, "0", args...)
 	return c
 }
 
 // startChainOn is startChain on a port; stop kills the node before the test ends.
-func startChainOn(t *testing.T, port string) (c chain, stop func()) {
+func startChainOn(t *testing.T, port string, args ...string) (c chain, stop func()) {
 	t.Helper()
 	path := fmt.Sprintf("js/node_modules/@foundry-rs/anvil-%s-%s/bin/anvil", runtime.GOOS, runtime.GOARCH)
-	cmd := exec.Command(path, "--host", "127.0.0.1", "--port", port, "--timestamp", "1700000000")
+	cmd := exec.Command(path, append([]string{"--host", "127.0.0.1", "--port", port, "--timestamp", "1700000000"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

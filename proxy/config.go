@@ -117,6 +117,7 @@ func (c *ListenerConfig) Validate() error {
 		bad("upstream is missing")
 	}
 	c.validateEdge(bad)
+	c.validateStream(bad)
 	for _, err := range append(patternProblems("methods.allow", c.Methods.Allow), patternProblems("methods.deny", c.Methods.Deny)...) {
 		bad("%w", err)
 	}

@@ -160,3 +160,48 @@ func TestAsksTwiceAndLeaves(t *testing.T) {
 		shared.wantNothing()
 	})
 }
+
+// TestUpstreamThatSharesByItself gives the same handle to all who ask for the same over a connection.
+func TestUpstreamThatSharesByItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", nil))
+		node, a, b, late := w.upstream(), w.client(), w.client(), w.client()
+		ids := []string{subscribed(a, node, `"0x1"`), subscribed(b, node, `"0x1"`)}
+		node.send(ethEvent(`"0x1"`, "1"))
+		a.want(ethEvent(ids[0], "1"))
+		b.want(ethEvent(ids[1], "1"))
+
+		late.send(subscribeHeads)
+		asked := node.wantAsked("eth_subscribe", `["newHeads"]`)
+		late.sayGoodbye(wire.CodeNormal)
+		w.wantClosed(CloseByClient)
+		node.answerTo(asked, `"0x1"`) // nobody wants it, but the others have it
+		a.sayGoodbye(wire.CodeNormal)
+		w.wantClosed(CloseByClient)
+		synctest.Wait()
+		node.wantNothing()
+		node.send(ethEvent(`"0x1"`, "2"))
+		b.want(ethEvent(ids[1], "2"))
+		b.sayGoodbye(wire.CodeNormal)
+		w.wantClosed(CloseByClient)
+		node.answerTo(node.wantAsked("eth_unsubscribe", `["0x1"]`), "true")
+	})
+}
+
+// TestFiltersLeaveRoom has filters, which anybody can make, take no more than half of what there may be.
+func TestFiltersLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", func(s *settings) { s.target.Subscriptions.Limit = 4 }))
+		node, a := w.upstream(), w.client()
+		for i := range 2 {
+			a.send(`{"jsonrpc":"2.0","id":1,"method":"eth_newBlockFilter"}`)
+			node.answerTo(node.next(), fmt.Sprintf(`"0x%d"`, i))
+			a.next()
+		}
+		a.send(`{"jsonrpc":"2.0","id":1,"method":"eth_newBlockFilter"}`)
+		if m := a.next(); m.Error == nil || m.Error.Data.Reason != "subscription_limit" {
+			t.Errorf("got %+v", m)
+		}
+		subscribed(a, node, `"0x5"`)
+	})
+}

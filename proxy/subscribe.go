@@ -311,7 +311,7 @@ func (r *Router) claim(k rewrite.Key) (*exchange, bool) {
 			l, t, conn = x.link, x.target, x.conn
 		}
 	})
-	if l != nil && conn != nil {
+	if l != nil && conn != nil && !t.pool.HTTP() { // where an exchange that is given up brings no answer
 		t.feeds.Orphan(k, l.feed.Rule, conn)
 	}
 	x, ok := r.pending.Abandon(k)
@@ -387,6 +387,9 @@ func (r *Router) endUpstream(t *Target, e ending) {
 // sayEnd tells the upstream. False: there was no room, and it is to be tried again.
 func (r *Router) sayEnd(t *Target, e ending) bool {
 	conn := t.reach(e.Rule, e.Conn)
+	if t.feeds.Used(e.Rule, e.Conn, e.Value) {
+		return true // an upstream may give the same to all who ask for the same
+	}
 	if e.Rule.End == nil || conn == nil {
 		return true
 	}

@@ -61,6 +61,21 @@ func (c *ListenerConfig) Transport() (Transport, error) {
 	return t, err
 }
 
+// validateStream reports what the clients of a stream never have: an origin, a path and a host that they ask for.
+func (c *ListenerConfig) validateStream(bad func(format string, args ...any)) {
+	if t, err := c.Transport(); err != nil || !t.Stream {
+		return
+	}
+	if len(c.Origins) > 0 {
+		bad("origins: counts with http and https only")
+	}
+	for i := range c.Routes {
+		if r := &c.Routes[i]; r.Path != "" || r.Host != "" {
+			bad("routes[%d]: path and host count with http and https only; use methods", i)
+		}
+	}
+}
+
 // Address returns host:port of the listen URL, "" where the transport has none.
 func (c *ListenerConfig) Address() (string, error) {
 	t, err := c.Transport()

@@ -68,7 +68,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	i.feeds = level(metricFeeds, "{subscription}", "Subscriptions at an upstream; clients may share one.")
 	i.interrupted = counter(metricInterrupted, "{subscription}",
 		"Subscriptions at an upstream that were lost with their connection, by outcome: lost, and of these moved, or ended (of clients).")
-	i.tokens = level(metricTokens, "{token}", "Tokens of requests under way, such as for progress.")
+	i.tokens = level(metricProgress, "{token}", "Tokens of requests under way, such as for progress.")
 	i.questions = level(metricQuestions, "{request}", "Requests of upstreams that clients owe an answer to.")
 	// Without a unit: the unit 1 would end the Prometheus name in _ratio.
 	state := func(name, text string) metric.Int64ObservableGauge {

@@ -86,6 +86,6 @@ const (
 	metricSubscriptions = "idmux.subscription.count"
 	metricFeeds         = "idmux.upstream.subscription.count"
 	metricInterrupted   = "idmux.subscription.interrupted"
-	metricTokens        = "idmux.token.count"
+	metricProgress      = "idmux.token.count"
 	metricQuestions     = "idmux.question.open"
 )

@@ -180,6 +180,33 @@ func TestChildrenOfManySessions(t *testing.T) {
 	})
 }
 
+// The child of one client dies: its client is told at once why nothing comes, and the other notices nothing.
+func TestAChildThatDies(t *testing.T) {
+	p := StartFile(t, strings.Replace(childFile("session"), "exec sed", `sed -u '/"die"/{s/.*/out of memory/;w /dev/stderr
+              Q3
+              }' | exec sed`, 1))
+	a, b := connect(t, "tcp://"+lines(t, p)), connect(t, p.WS)
+	for _, c := range []*connection{a, b} {
+		c.say(t, `{"jsonrpc":"2.0","id":1,"method":"a"}`+"\n")
+		c.hear(t, `{"jsonrpc":"2.0","id":1,"result":true}`)
+	}
+	a.say(t, `{"jsonrpc":"2.0","id":2,"method":"die"}`+"\n")
+	a.hear(t, `{"jsonrpc":"2.0","id":2,"error":{"code":-32011,"message":"Upstream connection lost","data":{"source":"idmux","reason":"upstream_lost","sent":true}}}`)
+	if code := a.end(t); code != 1 {
+		t.Errorf("exit code %d\n%s", code, a.failure)
+	}
+	b.say(t, `{"jsonrpc":"2.0","id":2,"method":"a"}`+"\n")
+	b.hear(t, `{"jsonrpc":"2.0","id":2,"result":true}`)
+	_ = b.in.Close()
+	if code := b.end(t); code != 0 {
+		t.Errorf("exit code %d\n%s", code, b.failure)
+	}
+	p.AwaitMetric(t, "idmux_upstream_child_starts_total", `idmux_upstream_name="child"`, 3) // theirs, and the one that is kept ready
+	if log := p.Log(); !strings.Contains(log, `msg="upstream says" upstream=child`) || !strings.Contains(log, "out of memory") {
+		t.Errorf("the log does not say why:\n%s", log)
+	}
+}
+
 // ask connects, asks one thing, and leaves.
 func ask(t *testing.T, address string) {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 type Config struct {
 	Listen      string        // URL; "" is HTTP and WebSocket on a port that the system chooses
 	Upstream    string        // URL
+	Command     []string      // of the child process, where that is "exec:"
 	Connections int           // to the upstream
 	CallTimeout time.Duration // until a call is answered with an error
 	Message     int           // bytes of one message from a client
@@ -50,6 +51,9 @@ func (c Config) yaml() string {
 	line("upstreams:")
 	line("  - name: back")
 	line("    url: %q", c.Upstream)
+	if len(c.Command) > 0 {
+		line("    exec: { command: [\"%s\"] }", strings.Join(c.Command, `", "`))
+	}
 	if c.Connections > 0 {
 		line("    connections: %d", c.Connections)
 	}

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { blackbox.Main(m) }
 // TestMatrix runs every edge case through the real binary, from each downstream transport to each upstream transport, and
 // prints how many passed. On standard input and output, each client has an idmux of its own.
 func TestMatrix(t *testing.T) {
-	ups := []cases.Over{cases.HTTP, cases.WS, cases.Line, cases.Header, cases.Unix}
+	ups := []cases.Over{cases.HTTP, cases.WS, cases.Line, cases.Header, cases.Unix, cases.Exec}
 	downs := []cases.Over{cases.HTTP, cases.WS, cases.Line, cases.Header, cases.Unix}
 	var all []cases.Combination
 	for _, down := range downs {
@@ -33,7 +33,12 @@ func TestMatrix(t *testing.T) {
 func start(tb testing.TB, down, up cases.Over, b *testbackend.Backend, s cases.Settings) cases.Proxy {
 	tb.Helper()
 	c := blackbox.Config{
-		Upstream: upstreamURL(tb, up, b), CallTimeout: s.CallTimeout, Message: s.Message, InFlight: s.InFlight,
+		CallTimeout: s.CallTimeout, Message: s.Message, InFlight: s.InFlight,
+		Connections: s.Connections,
+	}
+	c.Upstream = upstreamURL(tb, up, b)
+	if up == cases.Exec { // the child is joined to the backend by idmux itself
+		c.Upstream, c.Command = "exec:", []string{blackbox.Binary(tb), "connect", c.Upstream}
 	}
 	switch down {
 	case cases.Line:

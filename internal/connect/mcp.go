@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/idmux/idmux/internal/sse"
 )
 
 // Headers of Streamable HTTP.
@@ -99,9 +101,9 @@ func (p *poster) listen() {
 		return
 	}
 	ev := &events{limit: p.b.o.Message}
-	got := func(e event) error {
+	got := func(e sse.Event) error {
 		if isMessage(e) {
-			p.deliver(nil, e.data)
+			p.deliver(nil, e.Data)
 		}
 		return nil
 	}
@@ -135,7 +137,7 @@ func (p *poster) sessionEnded() {
 }
 
 // resume asks for the rest of a stream.
-func (p *poster) resume(ev *events, got func(event) error) error {
+func (p *poster) resume(ev *events, got func(sse.Event) error) error {
 	wait := ev.retry
 	if wait == 0 {
 		wait = firstRetry
@@ -150,7 +152,7 @@ func (p *poster) resume(ev *events, got func(event) error) error {
 var errNoStream = errors.New("the server offers no stream")
 
 // get reads one stream of events from behind the latest that came.
-func (p *poster) get(ev *events, got func(event) error) error {
+func (p *poster) get(ev *events, got func(sse.Event) error) error {
 	resp, err := p.do(http.MethodGet, nil, ev.lastID)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/idmux/idmux/internal/sse"
 	"github.com/idmux/idmux/rewrite"
 )
 
@@ -24,7 +25,7 @@ const (
 	errorBody = 64 << 10
 
 	jsonType   = "application/json"
-	eventsType = "text/event-stream"
+	eventsType = sse.MediaType
 )
 
 // poster is a server that takes each message by POST.
@@ -285,9 +286,9 @@ func (p *poster) deliver(m *message, text []byte) {
 // events delivers an answer that comes as events. An MCP server may end the stream early, to be asked for the rest.
 func (p *poster) events(m *message, in io.Reader) error {
 	ev := &events{limit: p.b.o.Message}
-	got := func(e event) error {
+	got := func(e sse.Event) error {
 		if isMessage(e) {
-			p.deliver(m, e.data)
+			p.deliver(m, e.Data)
 		}
 		return nil
 	}
@@ -305,9 +306,7 @@ func (p *poster) events(m *message, in io.Reader) error {
 }
 
 // isMessage reports whether an event is a message; one without data only has an id.
-func isMessage(e event) bool {
-	return (e.name == "" || e.name == "message") && len(bytes.TrimSpace(e.data)) > 0
-}
+func isMessage(e sse.Event) bool { return e.IsMessage() && len(bytes.TrimSpace(e.Data)) > 0 }
 
 // pause waits; false where there is nothing more to wait for.
 func (p *poster) pause(d time.Duration) bool {

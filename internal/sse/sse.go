@@ -60,6 +60,9 @@ func (r *Reader) Retry() time.Duration { return r.retry }
 // LastID is the id of the latest event that had one.
 func (r *Reader) LastID() string { return r.id }
 
+// Resume says that the stream goes on behind the event with that id.
+func (r *Reader) Resume(id string) { r.id = id }
+
 // Next returns the next event that has data, or that only gives an id. At the
 // end of the stream it returns io.EOF; an event that is cut there is none.
 func (r *Reader) Next() (Event, error) {

@@ -74,3 +74,48 @@ func TestIs(t *testing.T) {
 		}
 	}
 }
+
+func TestLines(t *testing.T) {
+	for in, want := range map[string][]string{
+		"data: 1\n\ndata:2\n\n":               {" 1", " 2"},
+		"\xEF\xBB\xBFdata: 1\n\n":             {" 1"},
+		"data: 1\r\n\r\ndata: 2\r\rdata: 3\n": {" 1", " 2"},
+		"data: a\r\ndata: b\r\n\r\n":          {" a\nb"},
+		"data\ndata:\n\n":                     {" \n"},
+		": c\nevent: x\ndata:  y\n\n":         {"x  y"},
+		"event: x\n\ndata: z\n\n":             {" z"},
+		"data: unfinished":                    nil,
+		"other: 1\ndata: 1\n\n\n\n":           {" 1"},
+	} {
+		for _, slow := range []bool{false, true} {
+			var r io.Reader = strings.NewReader(in)
+			if slow {
+				r = iotest.OneByteReader(r)
+			}
+			var got []string
+			events, _, err := readAll(t, r, 100)
+			for _, ev := range events {
+				got = append(got, ev.Name+" "+string(ev.Data))
+			}
+			if !errors.Is(err, io.EOF) || !reflect.DeepEqual(got, want) {
+				t.Errorf("%q: %q, %v, want %q", in, got, err, want)
+			}
+		}
+	}
+}
+
+func TestIDs(t *testing.T) {
+	r := NewReader(strings.NewReader("data: z\n\nid: 1\ndata: a\n\ndata: b\n\nid\ndata: c\n\nid: x\x00\nretry: 20\ndata: d\n\nid: 9\nretry: 1s\ndata: e"), 100)
+	r.Resume("0")
+	var seen []string
+	for {
+		ev, err := r.Next()
+		if err != nil {
+			break
+		}
+		seen = append(seen, string(ev.Data)+ev.ID)
+	}
+	if want := []string{"z0", "a1", "b1", "c", "d"}; !reflect.DeepEqual(seen, want) || r.LastID() != "" || r.Retry() != 20*time.Millisecond {
+		t.Errorf("%q, last id %q, retry %v", seen, r.LastID(), r.Retry())
+	}
+}

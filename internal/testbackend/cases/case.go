@@ -101,12 +101,13 @@ const (
 	Header Over = "tcp header"
 	Unix   Over = "unix line"
 	Stdio  Over = "stdio"
+	Exec   Over = "exec line" // upstream only
 )
 
 // word is what the file calls a transport: of streams it names the framing.
 func (o Over) word() string {
 	switch o {
-	case Line, Unix, Stdio:
+	case Line, Unix, Stdio, Exec:
 		return "newline"
 	case Header:
 		return "content-length"

@@ -21,6 +21,7 @@ type Settings struct {
 	CallTimeout time.Duration // until a call is answered with an error
 	Message     int           // bytes of one message from a client
 	InFlight    int           // calls of one session that may wait at a time
+	Connections int           // to the backend
 }
 
 // Proxy is a running proxy.

@@ -15,14 +15,18 @@ import (
 
 // scenarios are the cases that take more than one input, or another proxy than the rest.
 var scenarios = map[string]func(*testing.T, *world){
-	"http-get":                httpGet,
-	"http-wrong-content-type": httpWrongContentType,
-	"http-client-gone-early":  httpClientGoneEarly,
-	"ws-fragmented":           wsFragmented,
-	"size-over-limit":         sizeOverLimit,
-	"pending-limit":           pendingLimit,
-	"batch-one-silent":        batchOneSilent,
-	"up-late-after-timeout":   lateAfterTimeout,
+	"http-get":                     httpGet,
+	"http-wrong-content-type":      httpWrongContentType,
+	"http-client-gone-early":       httpClientGoneEarly,
+	"ws-fragmented":                wsFragmented,
+	"size-over-limit":              sizeOverLimit,
+	"pending-limit":                pendingLimit,
+	"batch-one-silent":             batchOneSilent,
+	"up-late-after-timeout":        lateAfterTimeout,
+	"server-request-id-collision":  questionCollides,
+	"cancel-immediately":           cancelImmediately,
+	"client-answers-twice":         questionAnsweredTwice,
+	"server-request-client-leaves": questionClientLeaves,
 	"server-request-no-client": func(t *testing.T, w *world) {
 		c := w.dial(t)
 		c.Fence(t) // an upstream connection is up
