@@ -361,10 +361,11 @@ func (b *Feeds[O, C]) Orphan(k rewrite.Key, rule *profiles.Sub, conn C) {
 
 // Abandon gives up a subscribe that is on its way, for the one who asked has left. again says that others wait for the same:
 // one has to ask again, for all. strays is as for Open.
-func (b *Feeds[O, C]) Abandon(f *Feed[O, C]) (again bool, strays int) {
+func (b *Feeds[O, C]) Abandon(f *Feed[O, C], owner O) (again bool, strays int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if f.state != asking || len(f.subs) > 0 {
+	other := func(s *Sub[O, C]) bool { return s.Owner != owner }
+	if f.state != asking || slices.ContainsFunc(f.subs, other) {
 		return f.state == asking, 0
 	}
 	b.asks--

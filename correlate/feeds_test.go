@@ -213,6 +213,23 @@ func TestBearersExpire(t *testing.T) {
 	}
 }
 
+// TestBearersNotUsedYet keeps what was made a while ago, and not used since.
+func TestBearersNotUsedYet(t *testing.T) {
+	rule := &profiles.Sub{Subscription: &profiles.Subscription{Name: "f", Bearer: true, Expires: 10}, InParts: profiles.InResult}
+	b := newBook(roomy)
+	s, _ := b.Add(rule, 0, []byte(`"a"`), "", nil, rewrite.Key{})
+	b.Open(s.Feed, 1, []byte("1"), nil, rewrite.Span{})
+	b.Told(s)
+	for now := int64(1000); now < 1010; now++ {
+		if len(b.Expire(now)) != 0 {
+			t.Fatalf("forgotten %d after it was made", now-1000)
+		}
+	}
+	if len(b.Expire(1010)) != 1 {
+		t.Error("not forgotten")
+	}
+}
+
 // TestFeedsModel does at random what a router does, and compares with a model that knows each subscription by itself.
 func TestFeedsModel(t *testing.T) {
 	for seed := range uint64(200) {

@@ -109,6 +109,9 @@ func (b *Feeds[O, C]) Expire(now int64) []Ending[O, C] {
 	var none O
 	var all []Ending[O, C]
 	for _, s := range b.owned[none] {
+		if s.used == 0 {
+			s.used = now // it was made just now
+		}
 		if s.Feed.Rule.Bearer && s.told && s.used+int64(s.Feed.Rule.Expires) <= now {
 			if e, told := b.drop(s, 0); told {
 				all = append(all, e)

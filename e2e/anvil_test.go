@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -27,8 +28,15 @@ var anvilLine = regexp.MustCompile(`Listening on (127\.0\.0\.1:\d+)`)
 // startChain runs a fresh node until the test ends, with further arguments.
 func startChain(t *testing.T, args ...string) chain {
 	t.Helper()
+	c, _ := startChainOn(t, "0", args...)
+	return c
+}
+
+// startChainOn is startChain on a port; stop kills the node before the test ends.
+func startChainOn(t *testing.T, port string, args ...string) (c chain, stop func()) {
+	t.Helper()
 	path := fmt.Sprintf("js/node_modules/@foundry-rs/anvil-%s-%s/bin/anvil", runtime.GOOS, runtime.GOARCH)
-	cmd := exec.Command(path, append([]string{"--host", "127.0.0.1", "--port", "0", "--timestamp", "1700000000"}, args...)...)
+	cmd := exec.Command(path, append([]string{"--host", "127.0.0.1", "--port", port, "--timestamp", "1700000000"}, args...)...)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -37,11 +45,12 @@ func startChain(t *testing.T, args ...string) chain {
 		t.Fatal(err)
 	}
 	read := make(chan struct{})
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = cmd.Process.Kill()
 		<-read
 		_ = cmd.Wait()
 	})
+	t.Cleanup(stop)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		if match := anvilLine.FindStringSubmatch(lines.Text()); match != nil {
@@ -49,12 +58,12 @@ func startChain(t *testing.T, args ...string) chain {
 				defer close(read)
 				_, _ = io.Copy(io.Discard, out) // a full pipe would stop the node
 			}()
-			return chain{http: "http://" + match[1], ws: "ws://" + match[1]}
+			return chain{http: "http://" + match[1], ws: "ws://" + match[1]}, stop
 		}
 	}
 	close(read)
 	t.Fatalf("the node ended without a port: %v", lines.Err())
-	return chain{}
+	return chain{}, stop
 }
 
 // url is the node's address for a transport.

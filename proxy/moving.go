@@ -36,8 +36,10 @@ func (r *Router) resubscribe(t *Target, f *feed) {
 }
 
 // askAgain sends a subscribe on idmux's own account. The feed is noted as being asked for.
-func (r *Router) askAgain(t *Target, f *feed) {
-	conn := t.pool.Pick(upstream.Choice{})
+func (r *Router) askAgain(t *Target, f *feed) { r.askOver(t, f, t.pool.Pick(upstream.Choice{})) }
+
+// askOver is askAgain over a connection; nil: there is none.
+func (r *Router) askOver(t *Target, f *feed, conn *upstream.Conn) {
 	if conn != nil && isNotice(f.Request) {
 		r.openAgain(t, f, conn)
 		return

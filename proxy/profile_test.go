@@ -1,28 +1,11 @@
 package proxy
 
-import (
-	"testing"
-
-	"github.com/idmux/idmux/profiles"
-)
+import "testing"
 
 // withEditor gives the upstream of a world the profile of the tests.
 func withEditor(t *testing.T, more func(*settings)) func(*settings) {
 	t.Helper()
-	l := new(profiles.Library)
-	if err := l.Add("editor.yaml", []byte(editor)); err != nil {
-		t.Fatal(err)
-	}
-	rules, err := l.Rules("editor")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(s *settings) {
-		s.target.Rules = rules
-		if more != nil {
-			more(s)
-		}
-	}
+	return withRules(t, editor, more)
 }
 
 // editor is a profile with what editors and their servers tie messages together by.

@@ -144,6 +144,23 @@ func TestAsksTwiceForTheSame(t *testing.T) {
 	})
 }
 
+// TestAsksTwiceAndLeaves has a client with a connection of its own leave before its subscribes are answered: nothing is asked
+// over the connections of others in its name.
+func TestAsksTwiceAndLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "bitcoin", nil))
+		shared, c := w.upstream(), w.client()
+		for id := range 3 {
+			c.send(fmt.Sprintf(`{"jsonrpc":"1.0","id":%d,"method":"notifyblocks","params":[]}`, id))
+		}
+		own := w.upstream()
+		own.wantAsked("notifyblocks", `[]`)
+		c.sayGoodbye(wire.CodeNormal)
+		w.wantClosed(CloseByClient)
+		shared.wantNothing()
+	})
+}
+
 // TestUpstreamThatSharesByItself gives the same handle to all who ask for the same over a connection.
 func TestUpstreamThatSharesByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -281,7 +281,7 @@ func (r *Router) unlink(x *exchange, f rewrite.Fault) *wire.Frame {
 		t.feeds.Drop(l.sub, 0)
 		r.orphan(x, f)
 		if f.Reason == rewrite.ReasonClientGone {
-			r.abandonFeed(t, l.feed)
+			r.abandonFeed(t, l.feed, x.client)
 		} else {
 			r.failFeed(t, l.feed, f)
 		}
@@ -356,8 +356,8 @@ func (r *Router) failFeed(t *Target, f *feed, why rewrite.Fault) {
 }
 
 // abandonFeed goes on without the client that has asked: the next of those who wait for the same asks, in its place.
-func (r *Router) abandonFeed(t *Target, f *feed) {
-	again, strays := t.feeds.Abandon(f)
+func (r *Router) abandonFeed(t *Target, f *feed, c *client) {
+	again, strays := t.feeds.Abandon(f, c)
 	r.strays(nil, strays)
 	if again {
 		r.askAgain(t, f)
@@ -377,9 +377,14 @@ func (r *Router) endUpstream(t *Target, e ending) {
 		t.feeds.Postpone(e)
 		return
 	}
-	if e.Feed != nil && t.feeds.Ended(e.Feed) {
-		r.askAgain(t, e.Feed)
+	if e.Feed == nil || !t.feeds.Ended(e.Feed) {
+		return
 	}
+	if _, own := e.Conn.Tenant.Load().(*client); own {
+		r.askOver(t, e.Feed, e.Conn)
+		return
+	}
+	r.askAgain(t, e.Feed)
 }
 
 // sayEnd tells the upstream. False: there was no room, and it is to be tried again.

@@ -325,6 +325,7 @@ func TestFilterBelongsToWhoKnowsIt(t *testing.T) {
 		m := node.next()
 		node.answerTo(m, `"0x1"`)
 		id := string(a.next().Result)
+		time.Sleep(time.Minute)
 		b.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":7,"method":"eth_getFilterChanges","params":[%s]}`, id))
 		node.answerTo(node.wantAsked("eth_getFilterChanges", `["0x1"]`), `[]`)
 		b.want(`{"jsonrpc":"2.0","id":7,"result":[]}`)

@@ -450,6 +450,9 @@ func (r *reader) opened(id string, a *ask, m *note) {
 
 // unsubscribed notes that a handle is over. With a connection that is lost at the same time it may stay.
 func (r *reader) unsubscribed(a *ask, m *note) {
+	if m.Error != nil && r.dialect.Own && m.Error.Data.Reason == "upstream_lost" {
+		return // and so will the client's connection be
+	}
 	if m.Error != nil {
 		r.wrong("client %d: unsubscribing its own %s: error %d %s", r.number, a.handle, m.Error.Code, m.Error.Data.Reason)
 		return
