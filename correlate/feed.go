@@ -32,6 +32,9 @@ type Feed[O, C comparable] struct {
 	tries   int          // since it was lost
 }
 
+// Shared reports whether others may share the feed. It may be called by several goroutines at once.
+func (f *Feed[O, C]) Shared() bool { return f.share != "" }
+
 // state is where a feed stands.
 type state uint8
 

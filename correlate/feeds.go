@@ -359,8 +359,8 @@ func (b *Feeds[O, C]) Orphan(k rewrite.Key, rule *profiles.Sub, conn C) {
 	b.orphans[k] = orphan[C]{rule, conn}
 }
 
-// Abandon gives up a subscribe that is on its way, for the one who asked has left. again says that others wait for the same:
-// one has to ask again, for all. strays is as for Open.
+// Abandon gives up a subscribe that is on its way, for the one who asked has left or does not want it any more. again says that
+// others than owner wait for the same: one has to ask again, for all. strays is as for Open.
 func (b *Feeds[O, C]) Abandon(f *Feed[O, C], owner O) (again bool, strays int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

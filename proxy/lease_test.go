@@ -195,3 +195,29 @@ func TestHTTPClientsLease(t *testing.T) {
 		}
 	}
 }
+
+// TestSessionsOpenTheSameByNotification has two sessions, each with a connection of its own, open one document: both servers are
+// told, also where that is the first that they hear.
+func TestSessionsOpenTheSameByNotification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newSessionWorld(t, 2, withEditor(t, nil))
+		opened := `{"jsonrpc":"2.0","method":"textDocument/didOpen","params":{"textDocument":{"uri":"file:///a"}}}`
+		told := `{"jsonrpc":"2.0","method":"textDocument/publishDiagnostics","params":{"uri":"file:///a"}}`
+		closed := `{"jsonrpc":"2.0","method":"textDocument/didClose","params":{"textDocument":{"uri":"file:///a"}}}`
+		a, b := w.client(), w.client()
+		a.send(opened)
+		upA := w.upstream()
+		upA.want(opened)
+		b.send(opened)
+		upB := w.upstream()
+		upB.want(opened)
+		upB.send(told)
+		b.want(told)
+		a.wantNothing()
+		b.send(closed)
+		upB.want(closed)
+		upA.send(told)
+		a.want(told)
+		upA.wantNothing()
+	})
+}

@@ -62,6 +62,10 @@ func (r *Router) openAgain(t *Target, f *feed, conn *upstream.Conn) {
 	subs, strays := t.feeds.Open(f, conn, f.Named, nil, rewrite.Span{})
 	r.strays(conn, strays)
 	for _, s := range subs {
+		if w, waits := r.takeWaiting(s); waits { // it has asked by a request, since
+			r.join(t, w, s, nil)
+			continue
+		}
 		r.open(t, s)
 	}
 	r.lostMeanwhile(t, conn)

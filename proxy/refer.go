@@ -12,6 +12,7 @@ type referred struct {
 	key    rewrite.Key
 	conn   *upstream.Conn
 	unsent bool // it was not written, and never will be
+	common bool // it is a subscribe whose answer others wait for, or may
 }
 
 // refer finds the newest of the client's own requests to a target that has an id. With drop, a request that has not been
@@ -30,6 +31,7 @@ func (r *Router) refer(c *client, t *Target, id []byte, drop bool) (found referr
 	r.pending.Look(found.key, func(_ uint64, x *exchange) { // nobody can settle it meanwhile
 		ok = true
 		found.conn = x.conn
+		found.common = x.link != nil && x.link.act == actSubscribe && x.link.feed.Shared()
 		if drop {
 			found.unsent = !x.drop()
 		}
@@ -79,7 +81,7 @@ func (r *Router) cancel(in *inbound, e *rewrite.Envelope, t *Target, ref *profil
 	if !ok {
 		return DropUnknownReference
 	}
-	if to.unsent || ref.Silent {
+	if to.unsent || ref.Silent || to.common {
 		if x, ok := r.claim(to.key); ok {
 			r.cancelled(x, to, ref, in.flusher)
 		}
@@ -92,7 +94,8 @@ func (r *Router) cancel(in *inbound, e *rewrite.Envelope, t *Target, ref *profil
 	return ""
 }
 
-// cancelled settles a request that its client has cancelled: it was not written, or the protocol has no answer to it.
+// cancelled settles a request that its client has cancelled: it was not written, the protocol has no answer to it, or the answer
+// would be that of others, too.
 func (r *Router) cancelled(x *exchange, to referred, ref *profiles.Ref, fl *wire.Flusher) {
 	f := faultOf(rewrite.ReasonCancelled, ref.Unsent)
 	f.Sent = !to.unsent

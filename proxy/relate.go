@@ -66,6 +66,9 @@ func (r *Router) relateNotice(in *inbound, e *rewrite.Envelope, t *Target, op *p
 		r.drop(why, in.client.info.Prefix, in.frame)
 		return true
 	}
+	if op.Dedicated {
+		in.client.dedicate(t)
+	}
 	switch {
 	case op.Ref != nil:
 		if why := r.cancel(in, e, t, op.Ref); why != "" {
@@ -211,8 +214,12 @@ func (r *Router) sendNotice(in *inbound, e *rewrite.Envelope, conn *upstream.Con
 }
 
 // openAside notes a subscription that a notification of a client asks for: its first client's is passed on. It reports true
-// where that is done, or must not be.
+// where that is done, or must not be. Where an answer would have the handle, nobody could ever end it.
 func (r *Router) openAside(in *inbound, e *rewrite.Envelope, t *Target, rule *profiles.Sub) (done bool) {
+	if rule.InParts == profiles.InResult || !in.reaches(t, rule) {
+		r.drop(DropNoPush, in.client.info.Prefix, in.frame)
+		return true
+	}
 	key, found := keyOf(rule, in.frame, e)
 	if found != rewrite.Found || in.client.out == nil {
 		return found == rewrite.Ambiguous
@@ -224,7 +231,10 @@ func (r *Router) openAside(in *inbound, e *rewrite.Envelope, t *Target, rule *pr
 		return true
 	}
 	if outcome == correlate.Asks {
-		conn := in.client.pick(t, in.parser.Name(in.frame, e), nil)
+		var conn *upstream.Conn
+		if in.client.lease(t, in.flusher) == "" {
+			conn = in.client.pick(t, in.parser.Name(in.frame, e), nil)
+		}
 		if conn == nil || conn.Send(newNotice(in, e, t), in.flusher) != nil {
 			t.feeds.Refuse(s.Feed)
 			r.drop(DropNoUpstream, in.client.info.Prefix, in.frame)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -203,5 +204,89 @@ func TestFiltersLeaveRoom(t *testing.T) {
 			t.Errorf("got %+v", m)
 		}
 		subscribed(a, node, `"0x5"`)
+	})
+}
+
+// TestCancelsWhatOthersWaitFor has the client that asked for all cancel its subscribe, before and after it was written. The
+// others get what they have asked for.
+func TestCancelsWhatOthersWaitFor(t *testing.T) {
+	cancel := `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":1}}`
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", sharing))
+		node, a, b := w.upstream(), w.client(), w.client()
+		a.send(subscribeHeads)
+		first := node.wantAsked("eth_subscribe", `["newHeads"]`)
+		a.send(strings.Replace(subscribeHeads, `"id":1`, `"id":2`, 1))
+		synctest.Wait()
+		b.send(subscribeHeads)
+		synctest.Wait()
+		a.send(cancel)
+		if m := a.next(); string(m.ID) != "1" || m.Error == nil || m.Error.Code != -32800 {
+			t.Errorf("who has cancelled got %+v", m)
+		}
+		var second message
+		for range 2 { // the cancel is urgent
+			switch m := node.next(); m.Method {
+			case "eth_subscribe":
+				second = m
+			case "$/cancelRequest":
+				if want := `{"id":` + string(first.ID) + `}`; string(m.Params) != want {
+					t.Errorf("the node was told to cancel %s, want %s", m.Params, want)
+				}
+			}
+		}
+		node.send(`{"jsonrpc":"2.0","id":` + string(first.ID) + `,"error":{"code":-32800,"message":"cancelled"}}`)
+		node.answerTo(second, `"0x2"`)
+		mine, theirs := a.next(), b.next()
+		node.send(ethEvent(`"0x2"`, "1"))
+		a.want(ethEvent(string(mine.Result), "1"))
+		b.want(ethEvent(string(theirs.Result), "1"))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", sharing))
+		node, a, b := w.upstream(), w.client(), w.client()
+		w.pool.Pause()
+		a.send(subscribeHeads)
+		synctest.Wait()
+		b.send(subscribeHeads)
+		synctest.Wait()
+		a.send(cancel)
+		if m := a.next(); m.Error == nil || m.Error.Code != -32800 {
+			t.Errorf("who has cancelled got %+v", m)
+		}
+		w.pool.Resume()
+		node.answerTo(node.wantAsked("eth_subscribe", `["newHeads"]`), `"0x2"`)
+		id := string(b.next().Result)
+		node.send(ethEvent(`"0x2"`, "1"))
+		b.want(ethEvent(id, "1"))
+		a.wantNothing()
+	})
+}
+
+// TestSubscribeByNotification has a client ask by a notification for what only an answer could name: it goes nowhere, and nobody
+// shares it. Where the client names it, a request for the same is answered, now and after a loss.
+func TestSubscribeByNotification(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withProfile(t, "ethereum", sharing))
+		node, a, b := w.upstream(), w.client(), w.client()
+		a.send(`{"jsonrpc":"2.0","method":"eth_subscribe","params":["newHeads"]}`, `{"jsonrpc":"2.0","method":"eth_newBlockFilter"}`)
+		synctest.Wait()
+		node.wantNothing()
+		if id := subscribed(b, node, `"0x1"`); len(id) != 36 {
+			t.Errorf("the handle is %s", id)
+		}
+		w.wantDrops(map[Drop]uint64{DropNoPush: 2})
+	})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withEditor(t, nil))
+		up, a, b := w.upstream(), w.client(), w.client()
+		on := `{"jsonrpc":"2.0","method":"blocks/on"}`
+		a.send(on)
+		up.want(on)
+		b.send(call(1, "blocks/on"))
+		b.want(answerText("1", "null"))
+		up.send(`{"jsonrpc":"2.0","method":"blocks/new"}`)
+		a.want(`{"jsonrpc":"2.0","method":"blocks/new"}`)
+		b.want(`{"jsonrpc":"2.0","method":"blocks/new"}`)
 	})
 }

@@ -42,24 +42,35 @@ func keyOf(rule *profiles.Sub, frame []byte, e *rewrite.Envelope) ([]byte, rewri
 }
 
 // shareKey is the same for all whose subscribes may be one: length and bytes of method and params, or the key where the rule
-// has one. It is empty where nobody shares.
+// has one. It is empty where nobody shares, and the client's alone where it has a connection of its own, since what others are
+// sent comes over other ones.
 func (t *Target) shareKey(in *inbound, e *rewrite.Envelope, rule *profiles.Sub, key []byte) string {
-	index := strconv.Itoa(rule.Index)
+	share := strconv.Itoa(rule.Index)
 	if rule.Always || rule.InParts != profiles.InResult && !rule.Private { // the upstream cannot tell two of them apart
-		return index + ":" + rewrite.Unescaped(key)
+		share += ":" + rewrite.Unescaped(key)
+	} else {
+		method := in.parser.Name(in.frame, e)
+		if rule.Private || rule.Bearer || !t.shared.match(method) {
+			return ""
+		}
+		share += ":" + strconv.Itoa(len(method)) + ":" + string(method) + string(e.Params.Of(in.frame))
 	}
-	method := in.parser.Name(in.frame, e)
-	if rule.Private || rule.Bearer || !t.shared.match(method) {
-		return ""
+	if in.client.owns(t) {
+		share = in.client.info.Prefix + share
 	}
-	return index + ":" + strconv.Itoa(len(method)) + ":" + string(method) + string(e.Params.Of(in.frame))
+	return share
+}
+
+// reaches reports whether the events of a subscription, if it has any, could be brought to the client that asks for it.
+func (in *inbound) reaches(t *Target, rule *profiles.Sub) bool {
+	return len(rule.Notify) == 0 || in.client.out != nil && !t.pool.HTTP()
 }
 
 // subscribe is for a request that asks for a subscription. It reports true where the request is settled, or waits for the
 // answer to another's.
 func (r *Router) subscribe(in *inbound, e *rewrite.Envelope, x *exchange, rule *profiles.Sub) (settled bool) {
 	t := x.target
-	if len(rule.Notify) > 0 && (in.client.out == nil || t.pool.HTTP()) {
+	if !in.reaches(t, rule) {
 		r.unsend(x, rewrite.NewFault(rewrite.ReasonNoPush), in.flusher)
 		return true
 	}
@@ -79,9 +90,6 @@ func (r *Router) subscribe(in *inbound, e *rewrite.Envelope, x *exchange, rule *
 		owner = nil
 	}
 	share := t.shareKey(in, e, rule, key)
-	if in.client.owns(t) && share != "" {
-		share = in.client.info.Prefix + share // what others are sent comes over other connections
-	}
 	request := in.parser.AppendRequest(nil, in.frame, e, parkedID, in.edits)
 	waiting := rewrite.Key{Scope: feedScope, Seq: x.order}
 	s, outcome := t.feeds.Add(rule, owner, value, share, request, waiting)
@@ -99,10 +107,13 @@ func (r *Router) subscribe(in *inbound, e *rewrite.Envelope, x *exchange, rule *
 	return true
 }
 
-// join answers a subscribe with what the first to ask was answered.
+// join answers a subscribe with what the first to ask was answered. That has no answer where it has asked by a notification.
 func (r *Router) join(t *Target, x *exchange, s *sub, fl *wire.Flusher) {
 	to := x.to
 	result, at := t.feeds.Answer(s.Feed)
+	if len(result) == 0 {
+		result = s.Feed.Rule.Done
+	}
 	s.Answered.Store(true)
 	r.settle(x, respond(x.id, correlate.AppendEvent(nil, result, rewrite.Span{End: len(result)}, at, s.Value)), CallEnd{}, false, fl)
 	after(to, func() { r.open(t, s) })
@@ -280,9 +291,12 @@ func (r *Router) unlink(x *exchange, f rewrite.Fault) *wire.Frame {
 	case actSubscribe:
 		t.feeds.Drop(l.sub, 0)
 		r.orphan(x, f)
-		if f.Reason == rewrite.ReasonClientGone {
+		switch f.Reason {
+		case rewrite.ReasonClientGone:
 			r.abandonFeed(t, l.feed, x.client)
-		} else {
+		case rewrite.ReasonCancelled: // by one, who may wait for it under another id, too
+			r.abandonFeed(t, l.feed, nil)
+		default:
 			r.failFeed(t, l.feed, f)
 		}
 	case actResubscribe:
@@ -355,7 +369,8 @@ func (r *Router) failFeed(t *Target, f *feed, why rewrite.Fault) {
 	}
 }
 
-// abandonFeed goes on without the client that has asked: the next of those who wait for the same asks, in its place.
+// abandonFeed goes on without the request that has asked, and without c, which has left: idmux asks for the others who wait for
+// the same.
 func (r *Router) abandonFeed(t *Target, f *feed, c *client) {
 	again, strays := t.feeds.Abandon(f, c)
 	r.strays(nil, strays)
