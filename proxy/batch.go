@@ -18,8 +18,9 @@ type batch struct {
 	parts []*wire.Frame // by member; nil: none yet, or none owed
 	left  int           // answers still owed, and one for the forwarder while it is at it
 	bytes int           // gathered so far
-	sent  bool          // the array has been passed on
+	sent  bool          // the array has been passed on, and what was to come behind it
 	later []func()      // to be called then
+	held  int           // of these, further responses
 }
 
 func newBatch(in *inbound, members int) *batch {
@@ -91,15 +92,63 @@ func (b *batch) then(fn func()) {
 	}
 }
 
+// finished does what was to be done behind the array, in its order. What is added meanwhile goes behind that.
 func (b *batch) finished() {
-	b.mu.Lock()
-	b.sent = true
-	later := b.later
-	b.later = nil
-	b.mu.Unlock()
-	for _, fn := range later {
-		fn()
+	for {
+		b.mu.Lock()
+		later := b.later
+		b.later, b.sent = nil, len(later) == 0
+		b.mu.Unlock()
+		if len(later) == 0 {
+			return
+		}
+		for _, fn := range later {
+			fn()
+		}
 	}
+}
+
+// hold counts in a further response of n bytes that has to come behind the array. It reports false where there are limit of them
+// already, or too many bytes.
+func (b *batch) hold(n, limit int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sent {
+		return true
+	}
+	if b.held >= limit || !b.room(n) {
+		return false
+	}
+	b.held++
+	return true
+}
+
+// behind is the replier of a request whose first response stands in the array of its batch, when more come.
+type behind struct{ *batch }
+
+// reply implements replier, for the last response.
+func (b behind) reply(_ int, f *wire.Frame, _ *wire.Flusher) {
+	b.pass(f, func() { b.to.reply(0, f, nil) })
+}
+
+// more passes on a response that is not the last. False: it has to wait, and limit of them do, or too many bytes.
+func (b behind) more(f *wire.Frame, limit int) bool {
+	if !b.hold(len(f.B), limit) {
+		f.Release()
+		return false
+	}
+	b.pass(f, func() { b.client.out.send(f, nil) })
+	return true
+}
+
+// pass sends f behind the array.
+func (b behind) pass(f *wire.Frame, send func()) {
+	n := int64(len(f.B))
+	b.client.gathered.Add(n)
+	b.then(func() {
+		b.client.gathered.Add(-n)
+		send()
+	})
 }
 
 // tooLarge is the answer in place of one that a batch has no room for.

@@ -165,6 +165,9 @@ func after(to replier, fn func()) {
 
 // tell sends a client a message that is no answer. False: there is no way to.
 func (r *Router) tell(c *client, to any, f *wire.Frame, fl *wire.Flusher) bool {
+	if b, ok := to.(behind); ok {
+		to = b.batch
+	}
 	for {
 		b, ok := to.(*batch)
 		if !ok {
@@ -195,8 +198,14 @@ type streamer interface {
 }
 
 // forgo tells a replier that nothing more comes.
-func forgo(to replier) {
+func forgo(to replier, fl *wire.Flusher) {
 	switch to := to.(type) {
+	case *batch:
+		if !to.client.gone.Load() {
+			to.done(fl)
+		}
+	case behind:
+		to.then(func() { forgo(to.to, nil) })
 	case streamer:
 		to.finish()
 	case *Session:

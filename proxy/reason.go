@@ -29,7 +29,7 @@ const (
 	DropUnknownHandle    Drop = "unknown_subscription" // an event, or a notification of a client's, about none that is known
 	DropUnknownToken     Drop = "unknown_token"        // progress, or the like, of nothing that is under way
 	DropUnknownReference Drop = "unknown_reference"    // a cancel of a request that is not its sender's, or has ended
-	DropEarlyEvent       Drop = "early_event"          // an event that came before its subscribe was answered, and found no room
+	DropEarlyEvent       Drop = "early_event"          // an event that came before its subscribe, or the batch of that, was answered, and found no room
 	DropNoPush           Drop = "no_push"              // a message for a client that can be sent answers only, or a notification that asks for such messages in vain
 	DropLevel            Drop = "level"                // a notification below the level that its client wants
 	DropLocal            Drop = "local"                // a notification that ends with idmux, since others share the upstream

@@ -109,11 +109,7 @@ func (r *Router) cancelled(x *exchange, to referred, ref *profiles.Ref, fl *wire
 				answer.Release()
 			}
 		}
-		to := x.to
 		r.settle(x, nil, CallEnd{Fault: f}, f.Sent, fl)
-		if b, ok := to.(*batch); ok { // it waits for this one no longer
-			b.done(fl)
-		}
 		return
 	}
 	r.fail(x, f, fl)

@@ -271,7 +271,7 @@ func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, sent bool,
 	if answer != nil {
 		to.reply(slot, answer, fl)
 	} else {
-		forgo(to)
+		forgo(to, fl)
 	}
 	if streaming {
 		return

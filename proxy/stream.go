@@ -96,15 +96,21 @@ func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	out := wire.NewFrame()
 	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
 	cl, to, slot, key := x.client, x.to, x.slot, x.key
+	owing := to
 	first := x.opens()
 	if first {
 		cl.streams.Add(1)
 		c.Release(sent, fl)
 		cl.inFlight.Add(-1)
+		if b, ok := to.(*batch); ok && cl.out != nil {
+			x.to = behind{b}
+			owing = b.to
+		}
 	}
+	early := x.target.cfg.Subscriptions.Early
 	r.pending.Put(x.key, c.ID, x)
 	p, pushes := to.(streamer)
-	if sess, ok := to.(*Session); ok && first {
+	if sess, ok := owing.(*Session); ok && first {
 		sess.dues.owe() // until the last
 	}
 	switch {
@@ -114,7 +120,11 @@ func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	case first:
 		to.reply(slot, out, fl)
 	default:
-		r.tell(cl, to, out, fl)
+		if b, ok := to.(behind); !ok {
+			r.tell(cl, to, out, fl)
+		} else if !b.more(out, early) {
+			r.drop(DropEarlyEvent, c.Name, frame)
+		}
 	}
 	if first {
 		r.doneOne()
