@@ -15,6 +15,7 @@ type Feed[O, C comparable] struct {
 	Request []byte // the subscribe as it can be sent again
 	Named   []byte // the key that it is for, where the rule has keys in params
 	share   string // who asks for the same shares it; empty: nobody does
+	like    uint64 // hash of Request
 
 	// Guarded by the lock of Feeds.
 	state   state
@@ -30,6 +31,11 @@ type Feed[O, C comparable] struct {
 	giveUp  int64        // of a moving one: when to stop asking
 	lostAt  int64        // of one that was lost: when
 	tries   int          // since it was lost
+}
+
+// Ending is what has to be ended where the upstream has answered over conn with value, and nobody is left.
+func (f *Feed[O, C]) Ending(conn C, value []byte) Ending[O, C] {
+	return Ending[O, C]{Rule: f.Rule, Conn: conn, Value: value, like: f.like}
 }
 
 // Shared reports whether others may share the feed. It may be called by several goroutines at once.

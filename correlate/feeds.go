@@ -1,6 +1,7 @@
 package correlate
 
 import (
+	"hash/maphash"
 	"slices"
 	"sync"
 
@@ -26,7 +27,9 @@ type Feeds[O, C comparable] struct {
 	restive map[*Feed[O, C]]struct{}    // those with something to do at a time
 	early   map[C]*early
 	total   int
-	asks    int // subscribes on their way
+	asks    int            // subscribes on their way
+	alike   map[uint64]int // of these, by hash of what they ask for
+	seed    maphash.Seed
 	orphans map[rewrite.Key]orphan[C]
 	unsaid  []Ending[O, C] // there was no room for telling the upstream
 }
@@ -35,6 +38,7 @@ type Feeds[O, C comparable] struct {
 type orphan[C comparable] struct {
 	rule *profiles.Sub
 	conn C
+	like uint64
 }
 
 // NewFeeds returns an empty book.
@@ -44,6 +48,7 @@ func NewFeeds[O, C comparable](limits Limits) *Feeds[O, C] {
 		byValue: make(map[index[C]][]*Feed[O, C]), shared: make(map[string]*Feed[O, C]),
 		owned: make(map[O]map[string]*Sub[O, C]), restive: make(map[*Feed[O, C]]struct{}),
 		early: make(map[C]*early), orphans: make(map[rewrite.Key]orphan[C]),
+		alike: make(map[uint64]int), seed: maphash.MakeSeed(),
 	}
 }
 
@@ -92,14 +97,14 @@ func (b *Feeds[O, C]) Add(rule *profiles.Sub, owner O, value []byte, share strin
 		}
 		b.rest(f)
 	} else {
-		s.Feed = &Feed[O, C]{Rule: rule, Request: slices.Clone(request), share: share}
+		s.Feed = &Feed[O, C]{Rule: rule, Request: slices.Clone(request), share: share, like: maphash.Bytes(b.seed, request)}
 		if rule.InParts == profiles.InParams {
 			s.Feed.Named = s.Value
 		}
 		if share != "" {
 			b.shared[share] = s.Feed
 		}
-		b.asks++
+		b.asked(s.Feed)
 	}
 	s.Feed.subs = append(slices.Clip(s.Feed.subs), s)
 	s.Feed.untold++
@@ -113,6 +118,20 @@ func (b *Feeds[O, C]) Add(rule *profiles.Sub, owner O, value []byte, share strin
 	mine[ruled(rule, id)] = s
 	b.total++
 	return s, outcome
+}
+
+// asked counts a subscribe that is on its way.
+func (b *Feeds[O, C]) asked(f *Feed[O, C]) {
+	b.asks++
+	b.alike[f.like]++
+}
+
+// answered counts one off.
+func (b *Feeds[O, C]) answered(f *Feed[O, C]) {
+	b.asks--
+	if b.alike[f.like]--; b.alike[f.like] == 0 {
+		delete(b.alike, f.like)
+	}
 }
 
 // ruled keeps the values of rules apart.
@@ -139,14 +158,15 @@ func (b *Feeds[O, C]) Find(rule *profiles.Sub, owner O, value []byte, now int64)
 }
 
 // Where returns the connection of a live feed and the upstream's value; false if there is none at present. alone says
-// whether nobody but the one asking uses, or may come to use, what the upstream knows by that value.
+// whether nobody but the one asking uses, or may come to use, what the upstream knows by that value: one that asks for the same
+// may be given the same value.
 func (b *Feeds[O, C]) Where(f *Feed[O, C]) (conn C, value []byte, alone, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if f.state != live {
 		return conn, nil, false, false
 	}
-	return f.conn, f.value, f.share == "" && len(b.byValue[f.index]) < 2, true
+	return f.conn, f.value, f.share == "" && len(b.byValue[f.index]) < 2 && b.alike[f.like] == 0, true
 }
 
 // Settled reports whether a feed is no longer being asked for, and whether it is live.
@@ -175,7 +195,7 @@ func (b *Feeds[O, C]) Answer(f *Feed[O, C]) (result []byte, at rewrite.Span) {
 func (b *Feeds[O, C]) Open(f *Feed[O, C], conn C, value, result []byte, at rewrite.Span) (subs []*Sub[O, C], strays int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asks--
+	b.answered(f)
 	f.conn, f.value, f.answer, f.at = conn, slices.Clone(value), slices.Clone(result), at
 	f.index = index[C]{conn, f.Rule.Index, canonical(value)}
 	delete(b.restive, f)
@@ -200,7 +220,7 @@ func (b *Feeds[O, C]) Open(f *Feed[O, C], conn C, value, result []byte, at rewri
 func (b *Feeds[O, C]) Refuse(f *Feed[O, C]) (subs []*Sub[O, C], strays int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asks--
+	b.answered(f)
 	subs = f.subs
 	b.forget(f)
 	return subs, b.dropEarly()
@@ -255,6 +275,8 @@ type Ending[O, C comparable] struct {
 	Conn  C
 	Value []byte
 	Feed  *Feed[O, C] // to be given to Ended afterwards; nil: none
+
+	like uint64 // what was asked for
 }
 
 // Drop ends one client's part. Where nobody is left, the feed ends, at once or, where it is shared, at endAt; now says
@@ -289,7 +311,7 @@ func (b *Feeds[O, C]) drop(s *Sub[O, C], endAt int64) (e Ending[O, C], now bool)
 // end forgets a feed that nobody uses. Where the upstream would take its end for that of one asked for anew, since the key is
 // the same, those who ask wait until the upstream has been told.
 func (b *Feeds[O, C]) end(f *Feed[O, C]) (e Ending[O, C], now bool) {
-	e = Ending[O, C]{Rule: f.Rule, Conn: f.conn, Value: f.value}
+	e = f.Ending(f.conn, f.value)
 	now = f.state == live && len(b.byValue[f.index]) < 2
 	if !now || f.Rule.InParts == profiles.InResult || f.share == "" {
 		b.forget(f)
@@ -312,7 +334,7 @@ func (b *Feeds[O, C]) Ended(f *Feed[O, C]) (again bool) {
 		return false
 	}
 	f.state = asking
-	b.asks++
+	b.asked(f)
 	return true
 }
 
@@ -335,7 +357,7 @@ func (b *Feeds[O, C]) Finish(f *Feed[O, C]) []*Sub[O, C] {
 	defer b.mu.Unlock()
 	subs := f.subs
 	if f.state == asking {
-		b.asks--
+		b.answered(f)
 	}
 	b.forget(f)
 	return subs
@@ -350,13 +372,13 @@ func (b *Feeds[O, C]) Postpone(e Ending[O, C]) {
 
 // Orphan notes that a subscribe was sent whose answer nobody waits for any more. If it comes, see Adopt. As many are noted as
 // there may be subscriptions.
-func (b *Feeds[O, C]) Orphan(k rewrite.Key, rule *profiles.Sub, conn C) {
+func (b *Feeds[O, C]) Orphan(k rewrite.Key, f *Feed[O, C], conn C) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.orphans) >= b.limits.Total {
 		return
 	}
-	b.orphans[k] = orphan[C]{rule, conn}
+	b.orphans[k] = orphan[C]{f.Rule, conn, f.like}
 }
 
 // Abandon gives up a subscribe that is on its way, for the one who asked has left or does not want it any more. again says that
@@ -368,20 +390,27 @@ func (b *Feeds[O, C]) Abandon(f *Feed[O, C], owner O) (again bool, strays int) {
 	if f.state != asking || slices.ContainsFunc(f.subs, other) {
 		return f.state == asking, 0
 	}
-	b.asks--
+	b.answered(f)
 	b.forget(f)
 	return false, b.dropEarly()
 }
 
-// Adopt returns the rule of an orphaned subscribe that is answered after all, nil if k is none.
-func (b *Feeds[O, C]) Adopt(k rewrite.Key) *profiles.Sub {
+// Adopt returns what is to be ended, but for its value, where an orphaned subscribe is answered after all: its rule is nil if k
+// is none.
+func (b *Feeds[O, C]) Adopt(k rewrite.Key) Ending[O, C] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	o, ok := b.orphans[k]
-	if ok {
-		delete(b.orphans, k)
-	}
-	return o.rule
+	o := b.orphans[k]
+	delete(b.orphans, k)
+	return Ending[O, C]{Rule: o.rule, Conn: o.conn, like: o.like}
+}
+
+// Doubtful reports whether an ending has to be postponed: somebody has asked for the same, and if the upstream gives him the same
+// value, the end would be that of his.
+func (b *Feeds[O, C]) Doubtful(e Ending[O, C]) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return e.Rule.InParts == profiles.InResult && b.alike[e.like] > 0
 }
 
 // Used reports whether a live feed has a value of the upstream's.

@@ -142,10 +142,10 @@ func TestEarlyLimits(t *testing.T) {
 func TestOrphans(t *testing.T) {
 	b := newBook(roomy)
 	one, two := rewrite.Key{Scope: 1, Seq: 1}, rewrite.Key{Scope: 1, Seq: 2}
-	b.Orphan(one, inResult, 1)
-	b.Orphan(two, inResult, 2)
+	b.Orphan(one, &Feed[int, int]{Rule: inResult}, 1)
+	b.Orphan(two, &Feed[int, int]{Rule: inResult}, 2)
 	b.Lost(2, 0, 0)
-	if b.Adopt(one) != inResult || b.Adopt(one) != nil || b.Adopt(two) != nil {
+	if b.Adopt(one).Rule != inResult || b.Adopt(one).Rule != nil || b.Adopt(two).Rule != nil {
 		t.Error("adopted otherwise")
 	}
 }

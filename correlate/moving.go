@@ -42,7 +42,7 @@ func (b *Feeds[O, C]) Asking(f *Feed[O, C]) bool {
 	f.state = asking
 	f.tries++
 	delete(b.restive, f)
-	b.asks++
+	b.asked(f)
 	return true
 }
 
@@ -54,7 +54,7 @@ func (b *Feeds[O, C]) Retry(f *Feed[O, C], at int64) bool {
 	if f.state != asking {
 		return true
 	}
-	b.asks--
+	b.answered(f)
 	b.dropEarly()
 	if len(f.subs) == 0 {
 		b.forget(f)

@@ -189,6 +189,56 @@ func TestUpstreamThatSharesByItself(t *testing.T) {
 	})
 }
 
+// TestEndsWhileAnotherAsks ends a subscription just when another client asks for the same. An upstream that gives both the same value
+// would take that for the end of the other's, which nobody told.
+func TestEndsWhileAnotherAsks(t *testing.T) {
+	slots := `{"jsonrpc":"2.0","id":1,"method":"slotSubscribe"}`
+	event := `{"jsonrpc":"2.0","method":"slotNotification","params":{"subscription":%s,"result":1}}`
+	for name, c := range map[string]struct {
+		early bool // the first has left before it was answered
+		quits bool // or unsubscribes
+	}{"leaves": {}, "leaves before the answer": {early: true}, "unsubscribes": {quits: true}} {
+		for _, value := range []string{"7", "8"} {
+			t.Run(name+", then "+value, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWorld(t, withProfile(t, "solana", nil))
+					node, a, b := w.upstream(), w.client(), w.client()
+					a.send(slots)
+					first, mine := node.next(), ""
+					if !c.early {
+						node.answerTo(first, "7")
+						mine = string(a.next().Result)
+					}
+					b.send(slots)
+					second := node.next()
+					if c.quits {
+						a.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"slotUnsubscribe","params":[%s]}`, mine))
+						a.want(answerText("2", "true"))
+					} else {
+						a.sayGoodbye(wire.CodeNormal)
+						w.wantClosed(CloseByClient)
+					}
+					if c.early {
+						node.answerTo(first, "7")
+					}
+					time.Sleep(5 * time.Second)
+					node.wantNothing()
+					node.answerTo(second, value)
+					theirs := string(b.next().Result)
+					if value != "7" { // then it is clear
+						time.Sleep(5 * time.Second)
+						node.answerTo(node.wantAsked("slotUnsubscribe", "[7]"), "true")
+					}
+					time.Sleep(5 * time.Second)
+					node.wantNothing()
+					node.send(fmt.Sprintf(event, value))
+					b.want(fmt.Sprintf(event, theirs))
+				})
+			})
+		}
+	}
+}
+
 // TestFiltersLeaveRoom has filters, which anybody can make, take no more than half of what there may be.
 func TestFiltersLeaveRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"slices"
 	"strconv"
 	"sync/atomic"
 
@@ -215,7 +216,7 @@ func (r *Router) subscribed(c *upstream.Conn, x *exchange, frame []byte, e *rewr
 	answer.B = rewrite.AppendResponse(answer.B, frame, e, x.id, edits)
 	r.settle(x, answer, end, sent, fl)
 	if len(subs) == 0 {
-		r.endUpstream(t, ending{Rule: f.Rule, Conn: c, Value: value})
+		r.endUpstream(t, f.Ending(c, slices.Clone(value)))
 		return
 	}
 	if since != 0 {
@@ -329,7 +330,7 @@ func (r *Router) claim(k rewrite.Key) (*exchange, bool) {
 		}
 	})
 	if l != nil && conn != nil && !t.pool.HTTP() { // where an exchange that is given up brings no answer
-		t.feeds.Orphan(k, l.feed.Rule, conn)
+		t.feeds.Orphan(k, l.feed, conn)
 	}
 	x, ok := r.pending.Abandon(k)
 	if l != nil && !ok { // it is answered, or goes to another connection
@@ -348,12 +349,13 @@ func (r *Router) orphan(x *exchange, f rewrite.Fault) {
 // adopt ends a subscription whose subscribe was answered when nobody wanted it any more.
 func (r *Router) adopt(c *upstream.Conn, key rewrite.Key, frame []byte, e *rewrite.Envelope) {
 	t := r.targets[c.Pool.Name()]
-	rule := t.feeds.Adopt(key)
-	if rule == nil || rule.InParts != profiles.InResult || !e.Result.Ok() {
+	late := t.feeds.Adopt(key)
+	if late.Rule == nil || late.Rule.InParts != profiles.InResult || !e.Result.Ok() {
 		return
 	}
-	if at, found := rule.Key.Find(frame, e); found == rewrite.Found {
-		r.endUpstream(t, ending{Rule: rule, Conn: c, Value: at.Of(frame)})
+	if at, found := late.Rule.Key.Find(frame, e); found == rewrite.Found {
+		late.Conn, late.Value = c, slices.Clone(at.Of(frame))
+		r.endUpstream(t, late)
 	}
 }
 
@@ -402,7 +404,7 @@ func (r *Router) endUpstream(t *Target, e ending) {
 	r.askAgain(t, e.Feed)
 }
 
-// sayEnd tells the upstream. False: there was no room, and it is to be tried again.
+// sayEnd tells the upstream. False: there was no room, or somebody has just asked for the same, and it is to be tried again.
 func (r *Router) sayEnd(t *Target, e ending) bool {
 	conn := t.reach(e.Rule, e.Conn)
 	if t.feeds.Used(e.Rule, e.Conn, e.Value) {
@@ -410,6 +412,9 @@ func (r *Router) sayEnd(t *Target, e ending) bool {
 	}
 	if e.Rule.End == nil || conn == nil {
 		return true
+	}
+	if t.feeds.Doubtful(e) {
+		return false
 	}
 	if e.Feed != nil && isNotice(e.Feed.Request) { // then so is its end
 		f := wire.NewFrame()
