@@ -24,6 +24,8 @@ type Handshake struct {
 	// needs none.
 	Before []string `yaml:"before"`
 	Unless []string `yaml:"unless"`
+	// Without are methods that such messages do not have any more, whatever they mean in others: they are answered with -32601.
+	Without []string `yaml:"without"`
 	// Early is the error for all else.
 	Early ErrorObject `yaml:"early"`
 
@@ -121,6 +123,9 @@ func (c *compiler) handshake(h *Handshake) {
 			}
 		})
 	}
+	if len(h.Without) > 0 {
+		c.say(Client, h.Without, func(op *Op) { op.Without = true })
+	}
 	for _, l := range h.Local {
 		reply := &Reply{Result: []byte(l.Result), Error: l.Error}
 		if l.Result == "" {
@@ -171,6 +176,10 @@ func (c *checker) handshake(at string, h *Handshake) {
 	}
 	c.methods(join(at, "before"), h.Before, false)
 	c.paths(join(at, "unless"), h.Unless, inParams)
+	c.methods(join(at, "without"), h.Without, false)
+	if len(h.Without) > 0 && len(h.Unless) == 0 {
+		c.bad(join(at, "without"), "is about messages that unless finds, and there is none")
+	}
 	c.errorObject(join(at, "early"), h.Early)
 	for i, l := range h.Local {
 		place := item(join(at, "local"), i)

@@ -48,6 +48,7 @@ type Op struct {
 	Named     []StreamUse // streams that it may belong to, by the ids of their requests
 	Dedicated bool
 	Greet     Greet  // what the message is in the handshake
+	Without   bool   // not for messages that need no handshake
 	Local     *Reply // what idmux says to it, where clients share a connection; nil: nothing
 	Card      bool   // the result is a Profile.Card
 

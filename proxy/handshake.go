@@ -64,6 +64,9 @@ func (r *Router) handshake(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 	switch {
 	case p.own.Load():
 		return false
+	case op != nil && op.Without && t.hands.needsNone(in, e):
+		r.unsend(x, rewrite.NewFault(rewrite.ReasonMethodDenied), in.flusher)
+		return true
 	case op != nil && op.Greet == profiles.GreetRequest:
 		r.greetClient(in, e, x)
 		return true
@@ -102,6 +105,11 @@ func (h *hands) mayPass(in *inbound, e *rewrite.Envelope, p *pin, op *profiles.O
 	if p.greeted.Load() || op != nil && op.Greet == profiles.GreetBefore {
 		return true
 	}
+	return h.needsNone(in, e)
+}
+
+// needsNone reports whether a message stands for itself.
+func (h *hands) needsNone(in *inbound, e *rewrite.Envelope) bool {
 	for i := range h.rule.Unless {
 		if _, found := h.rule.Unless[i].Find(in.frame, e); found == rewrite.Found {
 			return true

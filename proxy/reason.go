@@ -59,12 +59,13 @@ const (
 	CloseMute         CloseReason = "ping_timeout"  // did not answer a ping
 	CloseUpstreamLost CloseReason = "upstream_lost" // in session mode: the state that its upstream connection had is gone
 	CloseSlowSender   CloseReason = "slow_sender"   // began a frame and did not come to its end in time
+	CloseIdle         CloseReason = "idle"          // an MCP session over HTTP that nobody used for long
 	CloseDrain        CloseReason = "drain"         // idmux shuts down
 )
 
 var closeReasons = []CloseReason{
 	CloseByClient, CloseLost, CloseSlowConsumer, CloseTooLarge, CloseNotText, CloseNotUTF8, CloseProtocol, CloseMute,
-	CloseUpstreamLost, CloseSlowSender, CloseDrain,
+	CloseUpstreamLost, CloseSlowSender, CloseIdle, CloseDrain,
 }
 
 // counters count by a fixed set of words, so that nothing from outside becomes a metric label. Safe for concurrent use.
@@ -109,5 +110,5 @@ var faultReasons = []rewrite.Reason{
 	rewrite.ReasonShuttingDown, rewrite.ReasonResponseTooLarge,
 	rewrite.ReasonBadResponse, rewrite.ReasonUpstreamStatus, rewrite.ReasonClientGone,
 	rewrite.ReasonUnknownHandle, rewrite.ReasonUnknownReference, rewrite.ReasonNoPush, rewrite.ReasonSubscriptions,
-	rewrite.ReasonSubscriptionLost, rewrite.ReasonCancelled, rewrite.ReasonNoHandshake, rewrite.ReasonNotShared, rewrite.ReasonNotOwner,
+	rewrite.ReasonSubscriptionLost, rewrite.ReasonCancelled, rewrite.ReasonNoHandshake, rewrite.ReasonNotShared, rewrite.ReasonNotOwner, rewrite.ReasonBadHeader,
 }
