@@ -186,7 +186,7 @@ func (q *mcpRequest) answerAlone(s *mcpSession) {
 func (q *mcpRequest) answerEvents(s *mcpSession, l *mcphttp.Log, reader *mcphttp.Reader, version string) {
 	out := q.entrance.newStream(q.w, q.r, l, reader)
 	out.primes = version >= mcphttp.Rev2511
-	state := mcphttp.State{First: 1}
+	var state mcphttp.State
 	if q.json {
 		answer, first, gone := out.alone()
 		switch {
