@@ -215,7 +215,9 @@ func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, err error) {
 	}
 	if t := r.targets[c.Pool.Name()]; t.cfg.Rules != nil {
 		r.lostFeeds(t, c)
+		r.lostCommon(t, c)
 		t.tokens.Lost(c)
+		t.desk.lost(c)
 		t.hands.lost(c)
 	}
 	r.lostQuestions(c)

@@ -78,6 +78,7 @@ func (r *Router) handshake(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 		r.settle(x, respond(x.id, op.Local.Result), CallEnd{}, false, in.flusher)
 		return true
 	case t.hands.mayPass(in, e, p, op):
+		r.release(in.client, in.flusher) // who asks for something listens, too
 		return false
 	}
 	r.unsend(x, faultOf(rewrite.ReasonNoHandshake, t.hands.rule.Early), in.flusher)
@@ -92,8 +93,15 @@ func (r *Router) handshakeNotice(in *inbound, e *rewrite.Envelope, t *Target, op
 		return false
 	case op != nil && (op.Greet == profiles.GreetDone || op.Local != nil):
 		r.drop(DropLocal, in.client.info.Prefix, in.frame)
+		if op.Local != nil && op.Local.Ends && in.client.out != nil {
+			in.client.out.end(CloseByClient, wire.CodeNormal)
+		}
+		if op.Greet == profiles.GreetDone {
+			r.release(in.client, in.flusher)
+		}
 		return true
 	case t.hands.mayPass(in, e, p, op):
+		r.release(in.client, in.flusher) // who asks for something listens, too
 		return false
 	}
 	r.drop(DropNoHandshake, in.client.info.Prefix, in.frame)
@@ -165,18 +173,26 @@ func (r *Router) greetClient(in *inbound, e *rewrite.Envelope, x *exchange) {
 	}
 }
 
+// acceptedDepth is that of messages that have been accepted once.
+const acceptedDepth = 1 << 20
+
 // build is a client's request as it goes to every connection.
 func (h *hands) build(in *inbound, e *rewrite.Envelope) []byte {
 	if h.rule.First != nil {
 		return h.rule.First
 	}
-	edits := in.edits[:0]
-	for _, p := range h.rule.Replace {
-		if edit, ok := p.At.Put(in.frame, e, p.With); ok {
-			edits = append(edits, edit)
+	request := in.parser.AppendRequest(nil, in.frame, e, parkedID, nil)
+	for _, put := range h.rule.Replace { // one by one: what is added may be within what was
+		p := rewrite.Parser{Limits: rewrite.Limits{Size: len(request), Depth: acceptedDepth}}
+		_, envs, fault := p.Parse(request)
+		if !fault.Ok() {
+			break
+		}
+		if edit, ok := put.At.Put(request, &envs[0], put.With); ok {
+			request = rewrite.AppendEdited(nil, request, envs[0].Msg, []rewrite.Edit{edit})
 		}
 	}
-	return in.parser.AppendRequest(nil, in.frame, e, parkedID, edits)
+	return request
 }
 
 // handshakers are the connections of a target that have, or need, a handshake.
@@ -192,8 +208,20 @@ func (r *Router) handshakers(t *Target) []*upstream.Conn {
 
 // welcome answers a client's handshake.
 func (r *Router) welcome(x *exchange, result []byte, fl *wire.Flusher) {
-	x.client.pin(x.target).greeted.Store(true)
+	c, t := x.client, x.target
+	if f := t.hands.mismatch(c.pin(t), result); !f.Ok() {
+		r.fail(x, f, fl)
+		return
+	}
+	again := c.pin(t).greeted.Load()
+	if !again {
+		c.hold.begin(c)
+		c.pin(t).greeted.Store(true)
+	}
 	r.settle(x, respond(x.id, result), CallEnd{}, false, fl)
+	if !again {
+		r.joined(c, t, fl)
+	}
 }
 
 // greet makes the handshake on a connection that is new or has been waiting for it. Until somebody has asked for one, calls
@@ -266,6 +294,7 @@ func (r *Router) greeted(c *upstream.Conn, x *exchange, frame []byte, e *rewrite
 		anew = false
 	}
 	r.restoreLevels(t, c)
+	r.resumeDocuments(t, c, frame, e)
 	c.Admit()
 	for _, k := range waiting {
 		if w, ok := r.pending.Remove(k); ok {

@@ -23,9 +23,17 @@ func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profi
 		l := x.linked()
 		l.card, l.public = true, in.publicURL(t)
 	}
+	if op.Marks != 0 {
+		x.linked().marks = op.Marks
+	}
 	refuse := func(f rewrite.Fault) bool {
 		r.unsend(x, f, in.flusher)
 		return true
+	}
+	if op.Doc != nil && t.desk != nil && !in.client.owns(t) {
+		if f := r.relateDocument(in, e, t, op.Doc); !f.Ok() {
+			return refuse(f)
+		}
 	}
 	if op.Ref != nil {
 		if f := r.relateReference(in, e, t, op.Ref); !f.Ok() {
@@ -64,6 +72,9 @@ func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profi
 func (r *Router) relateNotice(in *inbound, e *rewrite.Envelope, t *Target, op *profiles.Op) (done bool) {
 	swallow := func(why Drop) bool {
 		r.drop(why, in.client.info.Prefix, in.frame)
+		return true
+	}
+	if !in.client.owns(t) && r.shareNotice(in, e, t, op) {
 		return true
 	}
 	switch {

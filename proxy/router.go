@@ -78,6 +78,9 @@ type Target struct {
 	owned     *possessions
 	levels    map[*profiles.LevelRule]*levels // read-only after construction
 	hands     *hands                          // nil where clients share no handshake
+	standing  *standing
+	desk      *desk        // nil where clients share no documents
+	spoken    atomic.Int64 // messages of clients, where it counts which of them came last
 	users     users
 	shared    patterns     // subscribe methods whose identical subscriptions are one
 	wakes     atomic.Int64 // reasons to look after them since nobody did; see unpark

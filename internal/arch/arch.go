@@ -3,6 +3,7 @@
 //	cmd → configs → tracing → proxy → upstream → internal/wire
 //	                          proxy → internal/ingress → internal/wire
 //	                          proxy → correlate → profiles → rewrite
+//	                          proxy → documents → profiles
 //
 // All may use internal/tlsconf, which uses none of them.
 //
@@ -39,7 +40,8 @@ var layers = map[string][]string{
 	"internal/agentcard": {"rewrite"},
 	"upstream":           {"internal/tlsconf", "internal/wire", "internal/child", "internal/mcphttp", "internal/sse"},
 	"correlate":          {"profiles", "rewrite"},
-	"proxy":              {"upstream", "internal/mcphttp", "internal/agentcard", "internal/ingress", "internal/tlsconf", "internal/wire", "internal/sse", "correlate", "profiles", "rewrite"},
+	"documents":          {"profiles", "rewrite"},
+	"proxy":              {"upstream", "internal/mcphttp", "internal/agentcard", "internal/ingress", "internal/tlsconf", "internal/wire", "internal/sse", "correlate", "documents", "profiles", "rewrite"},
 	"tracing":            {"proxy", "upstream", "internal/tlsconf", "rewrite"},
 	"configs":            {"tracing", "proxy", "upstream", "internal/agentcard", "internal/tlsconf", "profiles", "rewrite"},
 	"cmd":                {"configs", "tracing", "proxy", "upstream", "internal/tlsconf", "internal/wire", "internal/child", "internal/connect", "profiles", "rewrite"},
