@@ -4,12 +4,16 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/a2aproject/a2a-go/v2/a2a"
+	"github.com/a2aproject/a2a-go/v2/a2aclient"
+	"github.com/a2aproject/a2a-go/v2/a2aclient/agentcard"
 	"github.com/a2aproject/a2a-go/v2/a2acompat/a2av0"
 	"github.com/a2aproject/a2a-go/v2/a2asrv"
 
@@ -71,7 +75,7 @@ func startAgent(t *testing.T, version a2a.ProtocolVersion) string {
 		Capabilities: a2a.AgentCapabilities{Streaming: true, ExtendedAgentCard: true},
 		Skills:       []a2a.AgentSkill{{ID: "echo", Name: "echo", Description: "gives back what it gets", Tags: []string{"echo"}}},
 	}
-	handler := a2asrv.NewHandler(helper{}, a2asrv.WithExtendedAgentCard(card))
+	handler := a2asrv.NewHandler(helper{}, a2asrv.WithLogger(slog.New(slog.DiscardHandler)), a2asrv.WithExtendedAgentCard(card))
 	if version == a2a.Version {
 		mux.Handle("/agent", a2asrv.NewJSONRPCHandler(handler))
 		mux.Handle(a2asrv.WellKnownAgentCardPath, a2asrv.NewStaticAgentCardHandler(card))
@@ -82,14 +86,10 @@ func startAgent(t *testing.T, version a2a.ProtocolVersion) string {
 	return s.URL
 }
 
-// TestAgents lets two clients of the JavaScript SDK use an agent of the Go SDK at once, with equal ids, directly and through
-// idmux, and compares all that they printed. The agent's card is all that they know: it leads them through idmux.
-func TestAgents(t *testing.T) {
-	for _, version := range []a2a.ProtocolVersion{a2a.Version, "0.3"} {
-		t.Run(string(version), func(t *testing.T) {
-			agent := startAgent(t, version)
-			want := script(t, "a2a.mjs", agent)
-			p := blackbox.StartFile(t, fmt.Sprintf(`
+// through starts idmux in front of an agent and returns it.
+func through(t *testing.T, agent string) *blackbox.Proxy {
+	t.Helper()
+	return blackbox.StartFile(t, fmt.Sprintf(`
 version: 1
 listeners:
   - {name: public, listen: "http://127.0.0.1:0", upstream: helper}
@@ -97,6 +97,16 @@ upstreams:
   - {name: helper, url: "%s/agent", profile: a2a}
 admin: {listen: "127.0.0.1:0"}
 `, agent))
+}
+
+// TestAgents lets two clients of the JavaScript SDK use an agent of the Go SDK at once, with equal ids, directly and through
+// idmux, and compares all that they printed. The agent's card is all that they know: it leads them through idmux.
+func TestAgents(t *testing.T) {
+	for _, version := range []a2a.ProtocolVersion{a2a.Version, "0.3"} {
+		t.Run(string(version), func(t *testing.T) {
+			agent := startAgent(t, version)
+			want := script(t, "a2a.mjs", agent)
+			p := through(t, agent)
 			before := p.Metric(t, "idmux_message_count_total", `kind="request"`)
 			got := script(t, "a2a.mjs", p.HTTP)
 			if got != want {
@@ -107,5 +117,49 @@ admin: {listen: "127.0.0.1:0"}
 				t.Errorf("idmux has seen %v requests of %d", n, posts)
 			}
 		})
+	}
+}
+
+// TestAgentsAndTheirOwnClient has the client of the Go SDK follow many tasks at once over one idmux.
+func TestAgentsAndTheirOwnClient(t *testing.T) {
+	p := through(t, startAgent(t, a2a.Version))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	over := &http.Client{Transport: transport}
+	card, err := agentcard.NewResolver(over).Resolve(ctx, p.HTTP)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var clients sync.WaitGroup
+	for n := range 20 {
+		clients.Go(func() {
+			c, err := a2aclient.NewFromCard(ctx, card, a2aclient.WithJSONRPCTransport(over))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			var said []string
+			request := &a2a.SendMessageRequest{Message: a2a.NewMessage(a2a.MessageRoleUser, a2a.NewTextPart(fmt.Sprintf("task of %d", n)))}
+			for event, err := range c.SendStreamingMessage(ctx, request) {
+				switch e := event.(type) {
+				case *a2a.TaskArtifactUpdateEvent:
+					said = append(said, e.Artifact.Parts[0].Text())
+				case *a2a.TaskStatusUpdateEvent:
+					said = append(said, string(e.Status.State))
+				}
+				if err != nil {
+					said = append(said, err.Error())
+				}
+			}
+			if got, want := strings.Join(said, " "), fmt.Sprintf("TASK_STATE_WORKING task of %d TASK_STATE_COMPLETED", n); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		})
+	}
+	clients.Wait()
+	if n := p.Metric(t, "idmux_message_count_total", `kind="request"`); n != 20 {
+		t.Errorf("idmux has seen %v requests of 20", n)
 	}
 }
