@@ -81,7 +81,7 @@ func (r *Router) notice(n *news) {
 		}
 	}
 	tenant, _ := n.conn.Tenant.Load().(*client)
-	if n.owner != nil {
+	if n.owner != nil && (op == nil || op.News != profiles.ToAll) {
 		tenant = n.owner
 	}
 	switch {

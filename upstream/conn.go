@@ -67,6 +67,10 @@ type Conn struct {
 	// Flusher belongs to the reader of a stream connection.
 	Flusher wire.Flusher
 
+	// Origin is the id of the request with whose answer a frame came, where the transport can tell; it belongs to the reader of
+	// a stream connection.
+	Origin []byte
+
 	// Local is the receiver's, for its Deliver.
 	Local any
 
