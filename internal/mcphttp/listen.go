@@ -20,19 +20,20 @@ type events struct {
 	retry  time.Duration
 }
 
-// read delivers the messages of one answer, until one of them is the last or it ends, which is no error.
-func (s *events) read(body io.Reader, last func(data []byte) bool) (answered bool, err error) {
+// read delivers the messages of one answer, until one of them is the last or it ends. Only an end that leaves no hope for the
+// rest is an error.
+func (s *events) read(body io.Reader, last func(data []byte) bool) (answered bool, hopeless error) {
 	in := sse.NewReader(body, s.client.cfg.Limit)
 	for {
 		ev, err := in.Next()
 		if r := in.Retry(); r > 0 {
 			s.retry = r
 		}
-		switch {
-		case errors.Is(err, sse.ErrTooLarge):
-			return false, err
-		case err != nil:
-			return false, nil
+		if err != nil {
+			if errors.Is(err, sse.ErrTooLarge) {
+				hopeless = err
+			}
+			return false, hopeless
 		}
 		s.lastID = in.LastID()
 		if len(ev.Data) == 0 || !ev.IsMessage() {
