@@ -39,7 +39,8 @@ type Profile struct {
 	// servers are free to use; their data tells them apart. 0: idmux's codes, -32010 to -32017.
 	ErrorCode int `yaml:"error_code"`
 
-	// Headers of clients' HTTP requests are passed on to an HTTP upstream, beside those that the configuration names.
+	// Headers of clients' HTTP requests are passed on to an HTTP upstream, beside those that the configuration names, and
+	// those of its answers to the client.
 	Headers []string `yaml:"headers"`
 
 	// Card is where the upstream describes itself and says at which URLs to ask it.

@@ -155,8 +155,7 @@ func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 			return
 		}
 	}
-	out := wire.NewFrame()
-	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, append(edits, x.copies(frame, e)...))
+	out := x.response(frame, e, append(edits, x.copies(frame, e)...))
 	if x.legacy && end.Error != nil {
 		out.Code = x.target.cfg.Rules.Status.Of(codeOf(end.Error))
 	}
@@ -324,6 +323,7 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 		if x.link != nil && x.link.stream != nil {
 			x.link.stream.last = true
 		}
+		x.keepHeader(a.Header)
 		r.answer(c, x, a.Body, e, nil)
 		return
 	}
