@@ -68,7 +68,7 @@ func (r *Router) handshake(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 			r.unsend(x, faultOf(rewrite.ReasonNotShared, op.Local.Error), in.flusher)
 			return true
 		}
-		r.settle(x, respond(x.id, op.Local.Result), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, op.Local.Result), CallEnd{}, false, in.flusher)
 		return true
 	case t.hands.mayPass(in, e, p, op):
 		return false
@@ -174,7 +174,7 @@ func (r *Router) handshakers(t *Target) []*upstream.Conn {
 // welcome answers a client's handshake.
 func (r *Router) welcome(x *exchange, result []byte, fl *wire.Flusher) {
 	x.client.pin(x.target).greeted.Store(true)
-	r.settle(x, respond(x.id, result), CallEnd{}, false, fl)
+	r.settle(x, respondTo(x, result), CallEnd{}, false, fl)
 }
 
 // greet makes the handshake on a connection that is new or has been waiting for it. Until somebody has asked for one, calls
