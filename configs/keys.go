@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"github.com/idmux/idmux/internal/agentcard"
 	"github.com/idmux/idmux/proxy"
 	"github.com/idmux/idmux/upstream"
 )
@@ -120,6 +121,11 @@ func upstreamKeys(u *Upstream) section {
 			{"client", toggle{&u.Target.Forward.Client}},
 			{"request_id", toggle{&u.Target.Forward.RequestID}},
 			{"path", toggle{&u.Target.Forward.Path}},
+		}},
+		{"agent_card", section{
+			{"urls", choice{(*string)(&u.Target.Card.URLs), agentcard.Policies}},
+			{"public_url", text{&u.Target.Card.Public}},
+			{"path", text{&u.Target.Card.Path}},
 		}},
 		{"id", section{{"style", either{&u.Target.Numbers, "text", "number"}}}},
 		{"max_age", duration{&u.MaxAge}},

@@ -8,6 +8,7 @@ type Question[O, C comparable] struct {
 	Number   uint64 // the id under which the client was asked; counts from 1 for each client
 	Conn     C
 	ID       []byte // the upstream's id, byte for byte
+	To       any    // what the client was asked through, where that is not its connection
 	Deadline int64
 }
 
@@ -31,8 +32,8 @@ func NewQuestions[O, C comparable](limit int) *Questions[O, C] {
 	return &Questions[O, C]{limit: limit, owned: make(map[O]*asked[O, C])}
 }
 
-// Ask notes that owner is asked, and returns the number to ask it under; false where it owes too many answers.
-func (b *Questions[O, C]) Ask(owner O, conn C, id []byte, deadline int64) (number uint64, ok bool) {
+// Ask notes that owner is asked, through to where that is not nil, and returns the number to ask it under; false where it owes too many answers.
+func (b *Questions[O, C]) Ask(owner O, conn C, id []byte, to any, deadline int64) (number uint64, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	a := b.owned[owner]
@@ -44,7 +45,7 @@ func (b *Questions[O, C]) Ask(owner O, conn C, id []byte, deadline int64) (numbe
 		return 0, false
 	}
 	a.last++
-	a.open[a.last] = &Question[O, C]{owner, a.last, conn, append([]byte(nil), id...), deadline}
+	a.open[a.last] = &Question[O, C]{owner, a.last, conn, append([]byte(nil), id...), to, deadline}
 	b.total++
 	return a.last, true
 }

@@ -5,13 +5,13 @@ import "testing"
 // TestQuestionsAreTakenOnce by the client that was asked, which may be asked so many at a time.
 func TestQuestionsAreTakenOnce(t *testing.T) {
 	b := NewQuestions[int, int](2)
-	one, _ := b.Ask(1, 10, []byte(`"x"`), 50)
-	two, _ := b.Ask(1, 11, []byte(`"x"`), 60)
-	other, _ := b.Ask(2, 10, []byte(`7`), 40)
+	one, _ := b.Ask(1, 10, []byte(`"x"`), nil, 50)
+	two, _ := b.Ask(1, 11, []byte(`"x"`), nil, 60)
+	other, _ := b.Ask(2, 10, []byte(`7`), nil, 40)
 	if one != 1 || two != 2 || other != 1 {
 		t.Errorf("asked under %d, %d, %d", one, two, other)
 	}
-	if _, ok := b.Ask(1, 10, nil, 0); ok {
+	if _, ok := b.Ask(1, 10, nil, nil, 0); ok {
 		t.Error("asked over the limit")
 	}
 	if _, ok := b.Take(2, two); ok {
@@ -24,7 +24,7 @@ func TestQuestionsAreTakenOnce(t *testing.T) {
 	if _, ok := b.Take(1, one); ok {
 		t.Error("taken twice")
 	}
-	if again, ok := b.Ask(1, 10, nil, 70); !ok || again != 3 {
+	if again, ok := b.Ask(1, 10, nil, nil, 70); !ok || again != 3 {
 		t.Errorf("asked under %d, %v", again, ok)
 	}
 	if b.Len() != 3 {
@@ -35,9 +35,9 @@ func TestQuestionsAreTakenOnce(t *testing.T) {
 // TestQuestionsEnd with their deadline, their connection or their client.
 func TestQuestionsEnd(t *testing.T) {
 	b := NewQuestions[int, int](9)
-	b.Ask(1, 10, []byte(`1`), 50)
-	b.Ask(1, 11, []byte(`1`), 60)
-	b.Ask(2, 10, []byte(`2`), 40)
+	b.Ask(1, 10, []byte(`1`), nil, 50)
+	b.Ask(1, 11, []byte(`1`), nil, 60)
+	b.Ask(2, 10, []byte(`2`), nil, 40)
 	if due := b.Due(50); len(due) != 2 {
 		t.Errorf("%d are due", len(due))
 	}

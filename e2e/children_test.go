@@ -87,24 +87,26 @@ func awaitNoChildren(t *testing.T, p *blackbox.Proxy, starts int) {
 	}
 }
 
-// gopls is the language server, installed on first use.
-func gopls(t *testing.T) string {
+// gopls is the language server.
+func gopls(t *testing.T) string { return installed(t, "gopls", "golang.org/x/tools/gopls", "v0.23.0") }
+
+// installed returns the path of a Go program, which is installed on first use.
+func installed(t *testing.T, name, from, version string) string {
 	t.Helper()
-	const version = "v0.23.0"
-	dir, err := filepath.Abs("../bin/gopls-" + version)
+	dir, err := filepath.Abs("../bin/" + name + "-" + version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "gopls")
+	path := filepath.Join(dir, name)
 	if _, err := os.Stat(path); err == nil {
 		return path
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "install", "golang.org/x/tools/gopls@"+version)
+	cmd := exec.CommandContext(ctx, "go", "install", from+"@"+version)
 	cmd.Env = append(os.Environ(), "GOBIN="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("install gopls: %v\n%s", err, out)
+		t.Fatalf("install %s: %v\n%s", name, err, out)
 	}
 	return path
 }

@@ -33,6 +33,12 @@ func check(p *Profile) []problem {
 	for i := range p.Streams {
 		c.stream(item("streams", i), &p.Streams[i])
 	}
+	for i := range p.Owned {
+		c.owned(item("owned", i), &p.Owned[i])
+	}
+	for i := range p.Levels {
+		c.level(item("levels", i), &p.Levels[i])
+	}
 	c.rest(p)
 	c.twice(p, nil)
 	return c.problems

@@ -62,6 +62,7 @@ func (c *checker) stream(at string, s *Stream) {
 		c.use(item(join(at, "ended"), i), u, Client, s.Key != "" && len(u.At) > 0)
 	}
 	c.uses(join(at, "notify"), s.Notify, Upstream, true)
+	c.paths(join(at, "copies"), s.Copies, inAnswer)
 	choose(c, join(at, "lost"), s.Lost, "", LostResubscribe, LostDrop)
 	c.message(join(at, "end"), s.End, s.Key != "", false)
 }
@@ -72,6 +73,13 @@ func (c *checker) rest(p *Profile) {
 		at := item("questions", i)
 		c.methods(join(at, "methods"), q.Methods, true)
 		choose(c, join(at, "by"), q.By, ByOwner, ByToken, ByNone)
+		switch {
+		case q.Needs == "":
+		case p.Handshake == nil && p.Extends == "":
+			c.bad(join(at, "needs"), "is about the params of a handshake, and there is none")
+		default:
+			c.path(join(at, "needs"), q.Needs, inParams)
+		}
 		switch {
 		case q.By == ByToken:
 			c.path(join(at, "at"), q.At, inParams)
@@ -160,6 +168,9 @@ func (c *checker) twice(p, base *Profile) {
 	for i, s := range p.Subscriptions {
 		name(item("subscriptions", i), "subscription ", s.Name)
 		begin(join(item("subscriptions", i), "subscribe"), s.Subscribe)
+	}
+	for i, o := range p.Owned {
+		name(item("owned", i), "owned ", o.Name)
 	}
 	for i, s := range p.Streams {
 		begin(join(item("streams", i), "methods"), s.Methods)

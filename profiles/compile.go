@@ -33,6 +33,9 @@ func (r *Rules) Closes() bool {
 	return r != nil && slices.ContainsFunc(r.Streams, func(s *StreamRule) bool { return s.Closes })
 }
 
+// Cards reports whether the profile knows a Card. Nil Rules know none.
+func (r *Rules) Cards() bool { return r != nil && r.cards }
+
 // Compile makes the rules of a profile that extends nothing, and reports everything that is wrong with it.
 func Compile(p *Profile) (*Rules, error) {
 	var errs []error
@@ -50,7 +53,7 @@ func Compile(p *Profile) (*Rules, error) {
 
 // compile is Compile for a profile that has been checked.
 func compile(p *Profile) (*Rules, error) {
-	c := compiler{rules: &Rules{Name: p.Name, Legacy: p.Legacy, Status: p.Status, ErrorCode: p.ErrorCode, Headers: p.Headers}}
+	c := compiler{rules: &Rules{Name: p.Name, Legacy: p.Legacy, Status: p.Status, StrictIDs: p.StrictIDs, ErrorCode: p.ErrorCode, Headers: p.Headers}}
 	for _, s := range p.IDSuffixes {
 		c.rules.Suffixes = append(c.rules.Suffixes, []byte(s))
 	}
@@ -68,6 +71,12 @@ func compile(p *Profile) (*Rules, error) {
 	}
 	for i := range p.Streams {
 		c.stream(p.Streams[i])
+	}
+	for i := range p.Owned {
+		c.owned(i, &p.Owned[i])
+	}
+	for i := range p.Levels {
+		c.level(&p.Levels[i])
 	}
 	c.rest(p)
 	r := c.rules
@@ -166,10 +175,10 @@ func (c *compiler) token(rule int, t *Token) {
 // rest compiles the rules that stand on one line.
 func (c *compiler) rest(p *Profile) {
 	for _, q := range p.Questions {
-		at := pathOrNone(q.At)
+		at, needs := pathOrNone(q.At), pathOrNone(q.Needs)
 		c.say(Upstream, q.Methods, func(op *Op) {
 			if op.Question == nil {
-				op.Question, op.AskAt = &q, at
+				op.Question, op.AskAt, op.Needs = &q, at, needs
 			}
 		})
 	}
@@ -188,7 +197,7 @@ func (c *compiler) rest(p *Profile) {
 		})
 	}
 	if p.Card != nil {
-		c.rules.CardPaths = p.Card.Paths
+		c.rules.CardPaths, c.rules.cards = p.Card.Paths, true
 		c.say(Client, p.Card.Methods, func(op *Op) { op.Card = true })
 	}
 	if len(p.Dedicated) > 0 {

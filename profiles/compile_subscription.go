@@ -93,7 +93,7 @@ func (c *compiler) stream(s Stream) {
 	if s.Lost == "" {
 		s.Lost = LostDrop
 	}
-	rule := &StreamRule{Stream: &s, Index: len(c.rules.Streams), Key: pathOrNone(s.Key)}
+	rule := &StreamRule{Stream: &s, Index: len(c.rules.Streams), Key: pathOrNone(s.Key), Copy: paths(s.Copies)}
 	if s.End != nil {
 		rule.End = s.End.body()
 	}

@@ -30,7 +30,7 @@ func TestDocumentation(t *testing.T) {
 	for _, kind := range []reflect.Type{
 		reflect.TypeFor[Profile](), reflect.TypeFor[Reference](), reflect.TypeFor[Token](), reflect.TypeFor[Subscription](),
 		reflect.TypeFor[Stream](), reflect.TypeFor[Question](), reflect.TypeFor[Answer](), reflect.TypeFor[News](),
-		reflect.TypeFor[Handshake](), reflect.TypeFor[Replacement](), reflect.TypeFor[Local](), reflect.TypeFor[Anew](),
+		reflect.TypeFor[Owned](), reflect.TypeFor[Level](), reflect.TypeFor[Handshake](), reflect.TypeFor[Replacement](), reflect.TypeFor[Local](), reflect.TypeFor[Anew](),
 	} {
 		for _, key := range keysOf(kind) {
 			seen++

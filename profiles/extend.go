@@ -15,6 +15,7 @@ func extend(base, p *Profile) (*Profile, error) {
 	whole.ErrorCode = cmp.Or(p.ErrorCode, base.ErrorCode)
 	whole.Headers = union(base.Headers, p.Headers)
 	whole.Card = cmp.Or(p.Card, base.Card)
+	whole.StrictIDs = p.StrictIDs || base.StrictIDs
 	whole.IDSuffixes = union(base.IDSuffixes, p.IDSuffixes)
 	whole.Dedicated = union(base.Dedicated, p.Dedicated)
 	if p.Handshake == nil {
@@ -30,6 +31,9 @@ func extend(base, p *Profile) (*Profile, error) {
 	rest.Subscriptions = without(base.Subscriptions, p.Subscriptions, func(s Subscription) string { return s.Name })
 	whole.Tokens = slices.Concat(rest.Tokens, p.Tokens)
 	whole.Subscriptions = slices.Concat(rest.Subscriptions, p.Subscriptions)
+	rest.Owned = without(base.Owned, p.Owned, func(o Owned) string { return o.Name })
+	whole.Owned = slices.Concat(rest.Owned, p.Owned)
+	whole.Levels = slices.Concat(base.Levels, p.Levels)
 	whole.Streams = slices.Concat(base.Streams, p.Streams)
 
 	whole.Status = maps.Clone(base.Status)

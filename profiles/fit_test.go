@@ -29,17 +29,16 @@ func TestOtherProtocolsFit(t *testing.T) {
 			}
 		}
 	}
-	checkMCP(t, all["mcp-draft"])
 	checkLSP(t, all["lsp-draft"])
 }
 
-func checkMCP(t *testing.T, r *Rules) {
-	t.Helper()
+func TestMCP(t *testing.T) {
+	r := rules(t, "mcp")
 	if r.Cancel == nil || r.Recall != r.Cancel || !r.Cancel.Silent {
 		t.Errorf("cancel %+v, recall %+v", r.Cancel, r.Recall)
 	}
 	call := r.Client([]byte("tools/call"))
-	if len(call.Mint) != 1 || call.Subscribe == nil || call.Subscribe.Key.String() != "result.task.taskId" || call.Subscribe.Form != FormSame {
+	if len(call.Mint) != 1 || len(call.Makes) != 2 || call.Makes[0].At[0].String() != "result.task.taskId" {
 		t.Errorf("tools/call %+v", call)
 	}
 	listen := r.Client([]byte("subscriptions/listen"))

@@ -12,6 +12,9 @@ type Handshake struct {
 	Done       string `yaml:"done"`
 	DoneParams string `yaml:"done_params"` // a JSON text; default {}
 
+	// First are the params of the request that idmux makes by itself as soon as a connection is there, whatever clients ask
+	// with later; without it the first client's count.
+	First string `yaml:"first"`
 	// Replace are values that idmux puts into the request: what it can answer for on behalf of all.
 	Replace []Replacement `yaml:"replace"`
 	// Strip are members of the result that clients do not see, since idmux cannot stand by them.
@@ -67,6 +70,7 @@ type Greeting struct {
 	Done    []byte // the whole notification; nil: there is none
 	Replace []Put
 	Strip   []rewrite.Path
+	First   []byte // the whole request, under the id null; nil: there is none
 	Unless  []rewrite.Path
 	Anew    []AnewRule
 }
@@ -102,6 +106,10 @@ func (c *compiler) handshake(h *Handshake) {
 		}
 		g.Done = (&Message{Method: h.Done, Params: params}).notification().Append(nil, nil)
 		c.say(Client, []string{h.Done}, func(op *Op) { op.Greet = GreetDone })
+	}
+	if h.First != "" {
+		body := (&Message{Method: h.Request, Params: h.First}).body().Append(nil, nil)
+		g.First = append(append([]byte(`{"jsonrpc":"2.0","id":null,`), body...), '}')
 	}
 	for _, r := range h.Replace {
 		g.Replace = append(g.Replace, Put{rewrite.MustParsePath(r.At), []byte(r.With)})
@@ -144,6 +152,11 @@ func (c *checker) handshake(at string, h *Handshake) {
 		c.bad(join(at, "done_params"), "there is no done that could have them")
 	default:
 		c.json(join(at, "done_params"), h.DoneParams)
+	}
+	if h.First != "" {
+		if c.json(join(at, "first"), h.First); len(h.Replace) > 0 {
+			c.bad(join(at, "replace"), "never counts, since first is the whole request")
+		}
 	}
 	for i, r := range h.Replace {
 		place := item(join(at, "replace"), i)

@@ -15,7 +15,9 @@ type Profile struct {
 	// IDSuffixes may stand behind a wire id in an answer, inside its quotes, and are passed on behind the client's id.
 	IDSuffixes []string `yaml:"id_suffixes"`
 
-	Handshake     *Handshake     `yaml:"handshake"`
+	Handshake *Handshake `yaml:"handshake"`
+	// StrictIDs refuses requests with an id that is null or a fraction, which some protocols forbid.
+	StrictIDs     bool           `yaml:"strict_ids"`
 	References    []Reference    `yaml:"references"`
 	Tokens        []Token        `yaml:"tokens"`
 	Subscriptions []Subscription `yaml:"subscriptions"`
@@ -23,6 +25,8 @@ type Profile struct {
 	Questions     []Question     `yaml:"questions"`
 	Answers       []Answer       `yaml:"answers"`
 	News          []News         `yaml:"news"`
+	Owned         []Owned        `yaml:"owned"`
+	Levels        []Level        `yaml:"levels"`
 
 	// Dedicated are methods after which a session has an upstream connection of its own, since the backend keeps state for
 	// a connection that cannot be told apart otherwise.
@@ -199,6 +203,8 @@ type Stream struct {
 	// Closes says that an HTTP upstream ends its stream of events behind the last response, which is how the stream ends then;
 	// Until on responses is for the other transports.
 	Closes bool `yaml:"closes"`
+	// Copies are places of a response where the id of the request stands once more.
+	Copies []string `yaml:"copies"`
 	// Lost is what becomes of it when its connection is lost: resubscribe, or drop for an error under its id.
 	Lost Lost `yaml:"lost"`
 	// End is the message that ends it upstream when its client has left, $value being Key's.
@@ -221,6 +227,8 @@ type Question struct {
 	Methods []string `yaml:"methods"`
 	By      By       `yaml:"by"`
 	At      string   `yaml:"at"`
+	// Needs is a path in the params of a client's handshake: only a client that has something there is asked.
+	Needs string `yaml:"needs"`
 }
 
 // Answer is a request that idmux answers itself, with a fixed result.
@@ -228,6 +236,29 @@ type Answer struct {
 	From    Side     `yaml:"from"`
 	Methods []string `yaml:"methods"`
 	Result  string   `yaml:"result"` // a JSON text
+}
+
+// Owned is a value in answers that stands for something of the client that asked, without a subscription: a task. Others
+// must not name it.
+type Owned struct {
+	Name    string   `yaml:"name"`
+	Methods []string `yaml:"methods"` // of the requests that make one
+	At      []string `yaml:"at"`      // in their answers
+	Uses    []Use    `yaml:"uses"`    // requests of clients that name it
+	Notify  []Use    `yaml:"notify"`  // messages of the upstream that name it, and are for its owner
+	// Missing is the error for a client that names what is not its own.
+	Missing ErrorObject `yaml:"missing"`
+}
+
+// Level is a setting of how much the upstream says, which all clients of a connection share: the upstream is told what the
+// client wants that wants most, and others are spared what they do not want.
+type Level struct {
+	Set   string   `yaml:"set"`   // the request
+	At    string   `yaml:"at"`    // of the level in it
+	Order []string `yaml:"order"` // the levels, JSON texts, from the one that lets most pass
+	Done  string   `yaml:"done"`  // result where idmux answers itself; default null
+	// Notify are the notifications that have a level.
+	Notify []Use `yaml:"notify"`
 }
 
 // To is who gets a notification that no rule ties to a client.

@@ -12,6 +12,7 @@ type Rules struct {
 	ErrorCode int      // Profile.ErrorCode
 	Headers   []string // Profile.Headers
 	CardPaths []string // Profile.Card.Paths
+	StrictIDs bool     // Profile.StrictIDs
 
 	// Dedicates says that after some methods a session has a connection of its own.
 	Dedicates bool
@@ -23,12 +24,15 @@ type Rules struct {
 	// Handshake is what begins a session; nil: nothing does.
 	Handshake *Greeting
 
+	// Levels are all of them.
+	Levels []*LevelRule
+
 	// Subscriptions and Streams are all of them, by Index.
 	Subscriptions []*Sub
 	Streams       []*StreamRule
 
 	fromClient, fromUpstream table
-	silent                   bool
+	silent, cards            bool
 }
 
 // Op is what a profile says of the messages of one method from one side. A nil Op says nothing. Its slices may be empty.
@@ -47,10 +51,16 @@ type Op struct {
 	Local     *Reply // what idmux says to it, where clients share a connection; nil: nothing
 	Card      bool   // the result is a Profile.Card
 
+	Makes    []*OwnedRule // the answer may have such values
+	Owns     []OwnedUse   // values that must be the sender's, or that say whom the message is for
+	Level    *LevelRule   // sets it
+	Levelled []LevelUse   // has one
+
 	// Of the upstream's messages only.
 	Question *Question // who answers it
 	AskAt    rewrite.Path
-	News     To // who gets it, where no value says so; empty: nobody
+	Needs    rewrite.Path // in the params of the handshake of who answers
+	News     To           // who gets it, where no value says so; empty: nobody
 }
 
 // Ref is a compiled Reference.
@@ -144,7 +154,8 @@ type StreamRule struct {
 	*Stream
 	Index int
 	Key   rewrite.Path
-	Until []Cond    // of responses
+	Until []Cond // of responses
+	Copy  []rewrite.Path
 	End   *Template // as Sub.End; nil: none
 }
 

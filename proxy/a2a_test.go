@@ -9,13 +9,19 @@ import (
 	"github.com/idmux/idmux/profiles"
 )
 
-// asAgent gives the upstream of a world the profile of A2A.
-func asAgent(t *testing.T, more func(*settings)) func(*settings) {
+func agentRules(t *testing.T) *profiles.Rules {
 	t.Helper()
 	rules, err := profiles.Load("a2a")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return rules
+}
+
+// asAgent gives the upstream of a world the profile of A2A.
+func asAgent(t *testing.T, more func(*settings)) func(*settings) {
+	t.Helper()
+	rules := agentRules(t)
 	return func(s *settings) {
 		s.target.Rules = rules
 		if more != nil {

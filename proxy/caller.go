@@ -149,6 +149,19 @@ func (c *ForwardConfig) Enabled() bool {
 	return len(c.Headers) > 0 || c.Client || c.RequestID || c.Path
 }
 
+// toldHeaders are those of a POST that idmux or some target reads, as a browser asks for them.
+func toldHeaders(targets []*Target) string {
+	all := []string{"Content-Type"}
+	for _, t := range targets {
+		for _, name := range t.forward.Headers {
+			if name = http.CanonicalHeaderKey(name); !slices.Contains(all, name) {
+				all = append(all, name)
+			}
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // extra is what the target is told of a caller; nil: nothing.
 func (t *Target) extra(c *caller) *upstream.Extra {
 	cfg := &t.forward

@@ -23,6 +23,7 @@ type client struct {
 	// Safe for concurrent use.
 	seq      atomic.Uint64
 	inFlight atomic.Int64
+	owning   atomic.Bool  // something was noted as the client's
 	streams  atomic.Int64 // requests that have been answered, and will be again
 	gathered atomic.Int64 // bytes of answers to batches that are not complete
 	gone     atomic.Bool  // it has left: who still gives it something has to take it back
@@ -32,11 +33,13 @@ type client struct {
 type pin struct {
 	target *Target
 	extra  *upstream.Extra        // what the upstream is told of a WebSocket client, or at dialing for any; read-only
+	public string                 // where a WebSocket client reaches the target; read-only
 	hash   atomic.Pointer[string] // for upstreams that are chosen by a key
 	conn   atomic.Pointer[upstream.Conn]
 	own    atomic.Bool // the client has, or will have, a connection of its own
 
-	greeted atomic.Bool // the client's handshake has been answered
+	greeted atomic.Bool            // the client's handshake has been answered
+	said    atomic.Pointer[[]byte] // the params of that; nil: none, or too large to be kept
 }
 
 // sink takes messages for a client that are no answers. It must not block.
@@ -51,7 +54,7 @@ func newPins(rt *routes, info *ClientInfo, from *caller) []pin {
 		pins[i].target = t
 		pins[i].own.Store(t.pool.SessionMode())
 		pins[i].hash.Store(&info.Prefix)
-		pins[i].extra = t.extra(from)
+		pins[i].extra, pins[i].public = t.extra(from), t.publicURL(from, from.path)
 		pins[i].rehash(from.header, &info.Prefix)
 	}
 	return pins

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/idmux/idmux/internal/agentcard"
 	"github.com/idmux/idmux/internal/tlsconf"
 	"github.com/idmux/idmux/profiles"
 	"github.com/idmux/idmux/rewrite"
@@ -186,6 +187,7 @@ type TargetConfig struct {
 	Subscriptions SubscriptionConfig
 
 	Forward ForwardConfig
+	Card    CardConfig
 
 	Retry  RetryConfig
 	Hedge  HedgeConfig
@@ -198,6 +200,7 @@ func DefaultTarget(name string) TargetConfig {
 	return TargetConfig{
 		Name: name, Timeout: 30 * time.Second, Depth: 1024, Members: 100000,
 		Subscriptions: DefaultSubscriptions(),
+		Card:          CardConfig{URLs: agentcard.Rewrite},
 		Retry:         RetryConfig{Attempts: 3, Budget: 20, Burst: 1000},
 		Hedge:         HedgeConfig{Quantile: 95, MinDelay: 50 * time.Millisecond, Budget: 10},
 		Check:         CheckConfig{Interval: 10 * time.Second, Timeout: 2 * time.Second, Fall: 3, Rise: 2},
@@ -226,6 +229,9 @@ func (c *TargetConfig) Validate() error {
 			errs = append(errs, fmt.Errorf("upstream %q: %w", c.Name, err))
 		}
 	}
+	c.Card.validate(func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("upstream %q: "+format, append([]any{c.Name}, args...)...))
+	}, c.Rules.Cards())
 	if c.Depth < 1 {
 		errs = append(errs, fmt.Errorf("upstream %q: limits.depth: must be at least 1, not %d", c.Name, c.Depth))
 	}

@@ -101,7 +101,8 @@ func (r *Router) route(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rew
 
 // answer settles x with a response, or with a fault where it is none.
 func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.Envelope, fl *wire.Flusher) {
-	if e.Kind != rewrite.Response {
+	edits, err := x.cardEdits(c, frame, e)
+	if e.Kind != rewrite.Response || err != nil {
 		c.End.Failed()
 		f := rewrite.NewFault(rewrite.ReasonBadResponse)
 		f.Sent = true
@@ -138,7 +139,7 @@ func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 		}
 	}
 	out := wire.NewFrame()
-	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
+	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, append(edits, x.copies(frame, e)...))
 	if x.legacy && end.Error != nil {
 		out.Code = x.target.cfg.Rules.Status.Of(codeOf(end.Error))
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"errors"
 	"net/http"
 	"time"
@@ -57,6 +58,14 @@ func (in *inbound) extra(t *Target) *upstream.Extra {
 		return t.extra(in.caller)
 	}
 	return in.client.pin(t).extra
+}
+
+// publicURL is where the client reaches a target through idmux, as far as that is known.
+func (in *inbound) publicURL(t *Target) string {
+	if in.caller != nil {
+		return t.publicURL(in.caller, in.caller.path)
+	}
+	return in.client.pin(t).public
 }
 
 // split forwards a batch member by member, each to where its method goes. All share one deadline, the latest that a
@@ -136,6 +145,10 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 		r.refuse(t, rewrite.NewFault(rewrite.ReasonBadVersion), id, to, slot, in.flusher)
 		return
 	}
+	if t.cfg.Rules != nil && t.cfg.Rules.StrictIDs && !isStrictID(id) {
+		r.refuse(t, rewrite.NewFault(rewrite.ReasonBadID), id, to, slot, in.flusher)
+		return
+	}
 	if why := r.admit(in.client, t); why != "" {
 		r.refuse(t, rewrite.NewFault(why), id, to, slot, in.flusher)
 		return
@@ -168,6 +181,11 @@ func (r *Router) request(in *inbound, e *rewrite.Envelope, to replier, slot int,
 		return
 	}
 	r.unsend(x, rewrite.NewFault(why), in.flusher)
+}
+
+// isStrictID reports whether an id is a string or a whole number.
+func isStrictID(id []byte) bool {
+	return id[0] == '"' || id[0] != 'n' && !bytes.ContainsAny(bytes.TrimSuffix(id, []byte(".0")), ".eE")
 }
 
 // start finds a connection for a new exchange and sends its request. An empty reason means that x is settled or will be,

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"slices"
 	"sync"
 
@@ -9,6 +10,9 @@ import (
 	"github.com/idmux/idmux/rewrite"
 	"github.com/idmux/idmux/upstream"
 )
+
+// saidLimit bounds in bytes what is kept of a client's handshake.
+const saidLimit = 16 << 10
 
 // hands are the handshakes of an upstream whose clients share them: one on each connection, and its result for every client.
 // Safe for concurrent use. Nil hands belong to an upstream whose clients share none.
@@ -113,6 +117,10 @@ func (r *Router) greetClient(in *inbound, e *rewrite.Envelope, x *exchange) {
 	h.mu.Lock()
 	result := h.result
 	h.mu.Unlock()
+	in.client.pin(t).said.Store(nil)
+	if said := bytes.Clone(e.Params.Of(in.frame)); len(said) > 0 && len(said) <= saidLimit {
+		in.client.pin(t).said.Store(&said)
+	}
 	if result != nil {
 		r.welcome(x, result, in.flusher)
 		return
@@ -151,6 +159,9 @@ func (r *Router) greetClient(in *inbound, e *rewrite.Envelope, x *exchange) {
 
 // build is a client's request as it goes to every connection.
 func (h *hands) build(in *inbound, e *rewrite.Envelope) []byte {
+	if h.rule.First != nil {
+		return h.rule.First
+	}
 	edits := in.edits[:0]
 	for _, p := range h.rule.Replace {
 		if edit, ok := p.At.Put(in.frame, e, p.With); ok {
@@ -189,6 +200,9 @@ func (r *Router) greet(t *Target, c *upstream.Conn) {
 	if s == nil {
 		s = new(hand)
 		h.conns[c] = s
+	}
+	if h.request == nil && h.rule.First != nil && s.state == handNone {
+		h.request = h.rule.First
 	}
 	request := h.request
 	ask := request != nil && (s.state == handNone || s.state == handFailing)
@@ -243,6 +257,7 @@ func (r *Router) greeted(c *upstream.Conn, x *exchange, frame []byte, e *rewrite
 	if s == nil {
 		anew = false
 	}
+	r.restoreLevels(t, c)
 	c.Admit()
 	for _, k := range waiting {
 		if w, ok := r.pending.Remove(k); ok {

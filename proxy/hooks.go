@@ -75,6 +75,9 @@ type ClientInfo struct {
 	Remote   string // address of its socket, or the one that a trusted proxy names
 	Protocol string // "http", "websocket", or the network of a stream: "tcp", "unix", "stdio"
 
+	// Identity tells clients with different credentials apart; empty: they have shown none. It does not give them away.
+	Identity string
+
 	RequestID string // X-Request-Id of the handshake, or of the first POST of the connection
 }
 

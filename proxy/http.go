@@ -84,11 +84,14 @@ func (h *httpEntrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", "POST, OPTIONS")
 		if origin != "" {
 			w.Header().Set("Access-Control-Allow-Methods", "POST")
-			w.Header().Set("Access-Control-Allow-Headers", "Content-Type")
+			w.Header().Set("Access-Control-Allow-Headers", h.told)
 			w.Header().Set("Access-Control-Max-Age", "600")
 		}
 		w.WriteHeader(http.StatusNoContent)
 	default:
+		if (r.Method == http.MethodGet || r.Method == http.MethodHead) && h.serveCard(w, r) {
+			return
+		}
 		w.Header().Set("Allow", "POST, OPTIONS")
 		httpError(w, http.StatusMethodNotAllowed, "POST a JSON-RPC message, or connect by WebSocket")
 	}

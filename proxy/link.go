@@ -30,13 +30,16 @@ var nullID = []byte("null")
 type link struct {
 	act     act
 	feed    *feed
-	sub     *sub            // of the client that asks; nil where idmux itself does
-	conn    *upstream.Conn  // the only one that it may go to; nil: any
-	ends    []profiles.Cond // with such an answer its feed ends
-	tokens  []rewrite.Token // end with the request
-	outlive []rewrite.Token // do not
-	stream  *stream         // the request has several answers; nil: it has one
+	sub     *sub                  // of the client that asks; nil where idmux itself does
+	conn    *upstream.Conn        // the only one that it may go to; nil: any
+	ends    []profiles.Cond       // with such an answer its feed ends
+	tokens  []rewrite.Token       // end with the request
+	outlive []rewrite.Token       // do not
+	makes   []*profiles.OwnedRule // values that the answer may have
+	stream  *stream               // the request has several answers; nil: it has one
 	stops   []stop
+	card    bool   // the answer is a card of the upstream
+	public  string // URL for it: where the client reaches the upstream; empty: nobody knows
 }
 
 // act is what a request does to a subscription.
@@ -73,7 +76,15 @@ func (t *Target) correlate(cfg SubscriptionConfig) {
 	})
 	t.tokens = correlate.NewTokens[*client, *upstream.Conn](tokensPerClient)
 	t.shared = compile(cfg.Share)
-	if t.cfg.Rules != nil && t.cfg.Rules.Handshake != nil && !t.pool.SessionMode() && !t.pool.HTTP() {
+	if t.cfg.Rules == nil {
+		return
+	}
+	t.owned = newPossessions()
+	t.levels = make(map[*profiles.LevelRule]*levels)
+	for _, rule := range t.cfg.Rules.Levels {
+		t.levels[rule] = &levels{wants: make(map[*client]int), present: -1}
+	}
+	if t.cfg.Rules.Handshake != nil && !t.pool.SessionMode() && !t.pool.HTTP() {
 		t.hands = &hands{rule: t.cfg.Rules.Handshake, conns: make(map[*upstream.Conn]*hand)}
 		t.pool.HoldNew()
 	}
@@ -193,6 +204,18 @@ type streamer interface {
 	streams(closes bool) bool
 	// finish ends the answer without a further message.
 	finish()
+}
+
+// forgo tells a replier that nothing more comes.
+func forgo(to replier) {
+	switch to := to.(type) {
+	case streamer:
+		to.finish()
+	case *Session:
+		if to.stream {
+			to.dues.pay()
+		}
+	}
 }
 
 // streaming reports whether the first of several answers to x has come.

@@ -28,6 +28,8 @@ type Listener struct {
 	open    atomic.Int64   // TCP connections
 	refused atomic.Uint64  // TCP connections over the limit
 	running sync.WaitGroup // what Serve waits for, each session among it
+	told    string         // headers that browsers may send: those that some upstream is told
+	cards   []string       // paths of upstreams' cards
 	events  bool           // some upstream's protocol has streams of events for answers, asked for or not
 	leases  bool           // some upstream gives each session a connection of its own
 	lanes   lanes
@@ -63,6 +65,7 @@ func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listene
 	l.leases = slices.ContainsFunc(rt.targets, func(t *Target) bool {
 		return t.pool.SessionMode() || t.cfg.Rules != nil && t.cfg.Rules.Dedicates
 	})
+	l.told, l.cards = toldHeaders(rt.targets), cardPaths(rt.targets)
 	l.events = slices.ContainsFunc(rt.targets, func(t *Target) bool { return t.cfg.Rules.Closes() })
 	l.lanes.legacy = slices.ContainsFunc(rt.targets, func(t *Target) bool { return t.cfg.Rules != nil && t.cfg.Rules.Legacy })
 	if tr, err := cfg.Transport(); err == nil && tr.Stream {

@@ -155,6 +155,8 @@ func (r *Router) leave(c *client) {
 			r.endUpstream(t, e)
 		}
 		t.tokens.Leave(c)
+		t.owned.forget(c)
+		r.leaveLevels(t, c)
 		t.users.remove(c)
 	}
 	r.leaveQuestions(c)

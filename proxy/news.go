@@ -70,9 +70,13 @@ func (r *Router) notice(n *news) {
 	if op != nil {
 		switch {
 		case op.Ref != nil:
-			r.recall(n, op.Ref)
+			if !r.recall(n, op.Ref) && !r.giveNamed(n, op) {
+				r.drop(DropUnknownReference, n.conn.Name, n.frame)
+			}
 			return
 		case r.giveEvent(n, t, op), r.giveProgress(n, t, op), r.giveNamed(n, op):
+			return
+		case len(op.Owns) > 0 && n.conn.Tenant.Load() == nil && r.giveOwned(n, t, op):
 			return
 		}
 	}
@@ -82,7 +86,7 @@ func (r *Router) notice(n *news) {
 	}
 	switch {
 	case tenant != nil:
-		r.pass(tenant, n)
+		r.passLevelled(tenant, n, t, op)
 	case op == nil || op.News == "" || op.News == profiles.ToNone:
 		r.drop(unowned(op), n.conn.Name, n.frame)
 	case op.News == profiles.ToAll:
@@ -90,8 +94,9 @@ func (r *Router) notice(n *news) {
 			r.pass(u, n)
 		}
 	default:
-		if owner := r.soleAsker(n.conn); owner != nil {
-			r.pass(owner, n)
+		if owner, to := r.soleAsker(n.conn); owner != nil {
+			n.to = to
+			r.passLevelled(owner, n, t, op)
 			return
 		}
 		r.drop(DropUnowned, n.conn.Name, n.frame)
@@ -161,19 +166,23 @@ func (r *Router) giveEvent(n *news, t *Target, op *profiles.Op) bool {
 	return false
 }
 
-// soleAsker returns the one client that waits for answers over a connection; nil if there are several, or none.
-func (r *Router) soleAsker(c *upstream.Conn) *client {
-	var sole *client
+// soleAsker returns the one client that waits for answers over a connection, and where the latest of them goes; nil if there
+// are several, or none. Streams that are open wait for nothing.
+func (r *Router) soleAsker(c *upstream.Conn) (sole *client, to replier) {
 	several := false
+	var latest uint64
 	r.pending.Collect(nil, func(_ rewrite.Key, conn uint64, x *exchange) bool {
-		if conn == c.ID && x.client != &r.self && !x.waits() {
+		if conn == c.ID && x.client != &r.self && !x.waits() && !x.streaming() {
 			several = several || sole != nil && sole != x.client
 			sole = x.client
+			if x.order >= latest {
+				latest, to = x.order, x.to
+			}
 		}
 		return false
 	})
 	if several {
-		return nil
+		return nil, nil
 	}
-	return sole
+	return sole, to
 }

@@ -28,6 +28,9 @@ func (r *Router) putQuestion(n *news) {
 		return
 	}
 	who := r.whoAnswers(n, t, op)
+	if who != nil && op != nil && op.Question != nil && op.Question.Needs != "" && !who.able(n.conn, t, op) {
+		who = nil
+	}
 	if who == nil || who.out == nil {
 		r.drop(DropUnowned, c.Name, frame)
 		r.decline(c, id, rewrite.ReasonMethodDenied, n.fl)
@@ -40,7 +43,7 @@ func (r *Router) putQuestion(n *news) {
 	}
 	var number uint64
 	if fits {
-		number, fits = r.questions.Ask(who, c, id, r.until(questionTime))
+		number, fits = r.questions.Ask(who, c, id, n.to, r.until(questionTime))
 	}
 	if !fits {
 		r.drop(DropTooManyQuestions, c.Name, frame)
@@ -68,9 +71,14 @@ func (r *Router) whoAnswers(n *news, t *Target, op *profiles.Op) *client {
 	if op == nil || op.Question == nil {
 		return nil
 	}
+	if c, named := t.ownerOf(n, op); named {
+		return c
+	}
 	switch op.Question.By {
 	case profiles.ByOwner:
-		return r.soleAsker(n.conn)
+		owner, to := r.soleAsker(n.conn)
+		n.to = to
+		return owner
 	case profiles.ByToken:
 		at, found := op.AskAt.Find(n.frame, n.e)
 		if found != rewrite.Found {
@@ -155,5 +163,19 @@ func (r *Router) recallFrom(q *question) {
 	}
 	f := wire.NewFrame()
 	f.B = rules.Recall.Send.Append(f.B, appendQuestionID(nil, q.Number))
-	r.tell(q.Owner, nil, f, nil)
+	r.tell(q.Owner, q.To, f, nil)
+}
+
+// able reports whether a client has said in its handshake that it can answer such a request. Who shares no handshake says so
+// to the upstream.
+func (c *client) able(conn *upstream.Conn, t *Target, op *profiles.Op) bool {
+	if t.hands == nil || conn.Tenant.Load() != nil {
+		return true
+	}
+	said := c.pin(t).said.Load()
+	if said == nil {
+		return false
+	}
+	_, found := op.Needs.Find(*said, &rewrite.Envelope{Params: rewrite.Span{End: len(*said)}})
+	return found == rewrite.Found
 }

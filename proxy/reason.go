@@ -31,6 +31,7 @@ const (
 	DropUnknownReference Drop = "unknown_reference"    // a cancel of a request that is not its sender's, or has ended
 	DropEarlyEvent       Drop = "early_event"          // an event that came before its subscribe was answered, and found no room
 	DropNoPush           Drop = "no_push"              // a message for a client that can be sent answers only
+	DropLevel            Drop = "level"                // a notification below the level that its client wants
 	DropLocal            Drop = "local"                // a notification that ends with idmux, since others share the upstream
 	DropNoHandshake      Drop = "no_handshake"         // a notification of a client that has not begun as its protocol demands
 	DropTooManyQuestions Drop = "too_many_questions"   // a request to a client that owes many answers already
@@ -40,7 +41,7 @@ var drops = []Drop{
 	DropLate, DropDuplicate, DropUnknown, DropWrongConn, DropForeignID, DropNullID, DropGarbage, DropNoise, DropUnowned,
 	DropNotOwed, DropDenied, DropNoUpstream, DropClientGone, DropNoticeFailed,
 	DropUnknownHandle, DropUnknownToken, DropUnknownReference, DropEarlyEvent, DropNoPush, DropTooManyQuestions,
-	DropLocal, DropNoHandshake,
+	DropLevel, DropLocal, DropNoHandshake,
 }
 
 // CloseReason is why a session ended. The word is the log field and the metric label.
@@ -108,5 +109,5 @@ var faultReasons = []rewrite.Reason{
 	rewrite.ReasonShuttingDown, rewrite.ReasonResponseTooLarge,
 	rewrite.ReasonBadResponse, rewrite.ReasonUpstreamStatus, rewrite.ReasonClientGone,
 	rewrite.ReasonUnknownHandle, rewrite.ReasonUnknownReference, rewrite.ReasonNoPush, rewrite.ReasonSubscriptions,
-	rewrite.ReasonSubscriptionLost, rewrite.ReasonCancelled, rewrite.ReasonNoHandshake, rewrite.ReasonNotShared,
+	rewrite.ReasonSubscriptionLost, rewrite.ReasonCancelled, rewrite.ReasonNoHandshake, rewrite.ReasonNotShared, rewrite.ReasonNotOwner,
 }

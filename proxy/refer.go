@@ -99,12 +99,35 @@ func (r *Router) cancelled(x *exchange, to referred, ref *profiles.Ref, fl *wire
 	if to.conn != nil {
 		to.conn.Cancel(k2w(to.key), f.Sent)
 	}
-	if ref.Silent && x.client.out != nil && x.link == nil {
+	if ref.Silent && x.unanswered() {
 		r.faults.add(f.Reason)
+		if x.link != nil {
+			if answer := r.unlink(x, f); answer != nil {
+				answer.Release()
+			}
+		}
+		to := x.to
 		r.settle(x, nil, CallEnd{Fault: f}, f.Sent, fl)
+		if b, ok := to.(*batch); ok { // it waits for this one no longer
+			b.done(fl)
+		}
 		return
 	}
 	r.fail(x, f, fl)
+}
+
+// unanswered reports whether the client can do without an answer to x: it is sent what comes, or its answer is a stream that
+// can end.
+func (x *exchange) unanswered() bool {
+	if s, ok := x.to.(streamer); ok && s.streams(false) {
+		return true
+	}
+	to := x.to
+	if b, ok := to.(*batch); ok {
+		to = b.to
+	}
+	_, plain := to.(*post)
+	return !plain && x.client.out != nil
 }
 
 // callOff tells the upstream that a call is not wanted any more, where its profile has a message for that.
@@ -131,22 +154,22 @@ func (r *Router) callOff(x *exchange, k rewrite.Key, conn *upstream.Conn, why re
 }
 
 // recall passes on an upstream's notification that takes back a question.
-func (r *Router) recall(n *news, ref *profiles.Ref) {
+// It reports false where the notification names none.
+func (r *Router) recall(n *news, ref *profiles.Ref) bool {
 	c, frame, e := n.conn, n.frame, n.e
 	at, found := ref.At.Find(frame, e)
 	if found != rewrite.Found {
-		r.drop(DropUnknownReference, c.Name, frame)
-		return
+		return false
 	}
 	q, ok := r.questions.Named(c, func(id []byte) bool { return rewrite.SameToken(id, at.Of(frame)) })
 	if !ok {
-		r.drop(DropUnknownReference, c.Name, frame)
-		return
+		return false
 	}
 	if ref.Silent {
 		r.questions.Take(q.Owner, q.Number)
 	}
 	f := wire.NewFrame()
 	f.B = rewrite.AppendEdited(f.B, frame, e.Msg, []rewrite.Edit{{At: at, With: appendQuestionID(nil, q.Number)}})
-	r.give(q.Owner, nil, f, n)
+	r.give(q.Owner, q.To, f, n)
+	return true
 }

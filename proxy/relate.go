@@ -19,6 +19,10 @@ func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profi
 	if op.Dedicated {
 		in.client.dedicate(t)
 	}
+	if op.Card {
+		l := x.linked()
+		l.card, l.public = true, in.publicURL(t)
+	}
 	refuse := func(f rewrite.Fault) bool {
 		r.unsend(x, f, in.flusher)
 		return true
@@ -27,6 +31,17 @@ func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profi
 		if f := r.relateReference(in, e, t, op.Ref); !f.Ok() {
 			return refuse(f)
 		}
+	}
+	if len(op.Owns) > 0 && !in.client.owns(t) {
+		if f := r.relateOwned(in, e, t, op); !f.Ok() {
+			return refuse(f)
+		}
+	}
+	if op.Level != nil && r.setLevel(in, e, x, op.Level) {
+		return true
+	}
+	if len(op.Makes) > 0 && !in.client.owns(t) {
+		x.linked().makes = op.Makes
 	}
 	if f := r.relateTokens(in, e, x, op); !f.Ok() {
 		return refuse(f)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/idmux/idmux/correlate"
 	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/profiles"
 	"github.com/idmux/idmux/rewrite"
 	"github.com/idmux/idmux/upstream"
 )
@@ -74,7 +75,9 @@ type Target struct {
 	parked    atomic.Int64 // requests that wait for a connection
 	feeds     *feeds
 	tokens    *tokens
-	hands     *hands // nil where clients share no handshake
+	owned     *possessions
+	levels    map[*profiles.LevelRule]*levels // read-only after construction
+	hands     *hands                          // nil where clients share no handshake
 	users     users
 	shared    patterns     // subscribe methods whose identical subscriptions are one
 	wakes     atomic.Int64 // reasons to look after them since nobody did; see unpark
@@ -267,8 +270,8 @@ func (r *Router) settle(x *exchange, answer *wire.Frame, end CallEnd, sent bool,
 	}
 	if answer != nil {
 		to.reply(slot, answer, fl)
-	} else if s, ok := to.(streamer); ok {
-		s.finish()
+	} else {
+		forgo(to)
 	}
 	if streaming {
 		return

@@ -300,7 +300,7 @@ func TestConfigReportsAll(t *testing.T) {
 			new(DefaultListener("a", "http://127.0.0.1:8545", "node")),
 			&ListenerConfig{Listen: "ftp://x", Origins: []string{"*", "example.org", "https://a.org/path"}}, 21,
 		},
-		"target": {new(DefaultTarget("node")), &TargetConfig{Methods: map[string]time.Duration{"a": 0}}, 8},
+		"target": {new(DefaultTarget("node")), &TargetConfig{Methods: map[string]time.Duration{"a": 0}}, 9},
 	} {
 		if err := tc.good.Validate(); err != nil {
 			t.Errorf("%s: the defaults: %v", name, err)

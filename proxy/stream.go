@@ -96,10 +96,8 @@ func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	out := wire.NewFrame()
 	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
 	cl, to, slot, key := x.client, x.to, x.slot, x.key
-	first := !s.open
+	first := x.opens()
 	if first {
-		s.open = true
-		x.deadline, x.queueBy = math.MaxInt64, 0
 		cl.streams.Add(1)
 		c.Release(sent, fl)
 		cl.inFlight.Add(-1)
@@ -168,6 +166,40 @@ func (r *Router) endStreamUpstream(t *Target, conn *upstream.Conn, s *stream) {
 	})
 }
 
+// copies are the places of a response where the id of the request stands once more.
+func (x *exchange) copies(frame []byte, e *rewrite.Envelope) []rewrite.Edit {
+	if x.link == nil || x.link.stream == nil {
+		return nil
+	}
+	var edits []rewrite.Edit
+	for i := range x.link.stream.rule.Copy {
+		at, found := x.link.stream.rule.Copy[i].Find(frame, e)
+		if found == rewrite.Found && rewrite.SameToken(at.Of(frame), e.ID.Of(frame)) {
+			edits = append(edits, rewrite.Edit{At: at, With: x.id})
+		}
+	}
+	return edits
+}
+
+// opens makes x a stream that goes on, where it is none yet, and reports whether it was none.
+func (x *exchange) opens() bool {
+	s := x.link.stream
+	if s.open {
+		return false
+	}
+	s.open = true
+	x.deadline, x.queueBy = math.MaxInt64, 0
+	return true
+}
+
+// openedStream counts a request whose stream has begun without a response: it waits for nothing any more.
+func (r *Router) openedStream(c *upstream.Conn, owner *client, fl *wire.Flusher) {
+	owner.streams.Add(1)
+	c.Release(true, fl)
+	owner.inFlight.Add(-1)
+	r.doneOne()
+}
+
 // giveNamed gives a notification that names the request of a stream to the client of that, and reports whether it does.
 func (r *Router) giveNamed(n *news, op *profiles.Op) bool {
 	c, frame, e := n.conn, n.frame, n.e
@@ -182,21 +214,30 @@ func (r *Router) giveNamed(n *news, op *profiles.Op) bool {
 			continue
 		}
 		var (
-			owner *client
-			to    replier
-			f     = wire.NewFrame()
+			owner         *client
+			to            replier
+			opened, again bool
+			f             = wire.NewFrame()
 		)
 		r.pending.Look(key, func(conn uint64, x *exchange) {
 			if conn == c.ID && x.link != nil && x.link.stream != nil && x.link.stream.rule == use.Stream {
 				owner, to = x.client, x.to
 				f.B = rewrite.AppendEdited(f.B, frame, e.Msg, []rewrite.Edit{{At: at, With: x.id}})
+				opened, again = x.opens(), x.link.stream.anew
 			}
 		})
 		if owner == nil {
 			f.Release()
 			continue
 		}
-		r.give(owner, to, f, n)
+		if opened {
+			r.openedStream(c, owner, n.fl)
+		}
+		if opened && again { // it has been told
+			f.Release()
+		} else {
+			r.give(owner, to, f, n)
+		}
 		if holds(use.Ends, frame, e) {
 			if x, ok := r.pending.Abandon(key); ok {
 				r.settle(x, nil, CallEnd{}, true, n.fl)

@@ -158,6 +158,9 @@ func (r *Router) relatedAnswer(c *upstream.Conn, x *exchange, frame []byte, e *r
 	if len(x.link.stops) > 0 && end.Error == nil {
 		r.stopStreams(x.client, x.target, x.link.stops, fl)
 	}
+	if len(x.link.makes) > 0 {
+		x.target.owned.note(x.client, x.link.makes, frame, e)
+	}
 	switch l := x.link; l.act {
 	case actSubscribe, actResubscribe:
 		r.subscribed(c, x, frame, e, end, sent, fl)

@@ -1,7 +1,10 @@
 package proxy
 
 import (
+	"bufio"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +12,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/idmux/idmux/internal/testcerts"
 	"github.com/idmux/idmux/internal/wire"
 )
 
@@ -56,7 +60,7 @@ func TestDeflate(t *testing.T) {
 	if _, m, err := c.ReadMessage(); err != nil || string(m) != `{"jsonrpc":"2.0","id":1,"result":["`+large+`"]}` {
 		t.Errorf("%.60s, %v", m, err)
 	}
-	if err := c.WriteMessage(websocket.TextMessage, []byte(strings.Repeat(" ", 32<<20))); err != nil {
+	if err := c.WriteMessage(websocket.TextMessage, []byte(strings.Repeat(" ", 4<<20))); err != nil {
 		t.Fatal(err)
 	}
 	var end *websocket.CloseError
@@ -69,5 +73,37 @@ func TestDeflate(t *testing.T) {
 	}
 	if _, m, err := without.ReadMessage(); err != nil || len(m) < len(large) || resp.Header.Get("Sec-WebSocket-Extensions") != "" {
 		t.Errorf("without the offer: %.60s, %v", m, err)
+	}
+}
+
+// An upgrade works with everything on that looks into connections and requests, and however its headers are spelled.
+func TestUpgradeWithEverythingOn(t *testing.T) {
+	ca := testcerts.New(t, "ca")
+	f := startFront(t, "", func(s *settings) {
+		secured(t, s, ca.Issue(t, testcerts.Spec{}))
+		s.listener.TLS.ClientCA = ca.File(t)
+		s.listener.TrustedProxies, s.listener.ProxyProtocol = []string{"127.0.0.1"}, true
+		s.listener.Subprotocols = []string{"rpc"}
+		s.listener.Compression = CompressionConfig{HTTP: true, WebSocket: true, Over: 10}
+		s.listener.Origins = []string{"https://app.test"}
+		s.hooks.Posted = func(*Post) {}
+	})
+	raw, _ := f.dial(t)
+	fmt.Fprint(raw, "PROXY TCP4 192.0.2.1 127.0.0.1 443 8080\r\n")
+	me := ca.Issue(t, testcerts.Spec{Names: []string{"me"}}).TLS(t)
+	c := tls.Client(raw, &tls.Config{ServerName: "localhost", RootCAs: ca.Pool(), Certificates: []tls.Certificate{me}, NextProtos: []string{"http/1.1"}})
+	fmt.Fprint(c, "GET /x HTTP/1.1\r\nhost: rewritten\r\nupgrade: WebSocket\r\nconnection: keep-alive, UPGRADE\r\nsec-websocket-version: 13\r\n"+
+		"sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==\r\nsec-websocket-protocol: other, rpc\r\norigin: https://app.test\r\n"+
+		"content-length: 0\r\n\r\n"+rawFrame(fin|opText, echoCall)) // glued to the handshake
+	r := bufio.NewReader(c)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp.StatusCode != http.StatusSwitchingProtocols || resp.Header.Get("Sec-WebSocket-Protocol") != "rpc" || resp.Header.Get("X-Request-Id") == "" {
+		t.Errorf("%s %v", resp.Status, resp.Header)
+	}
+	if op, payload, err := (&rawClient{r, c}).read(t); op != opText || payload != echoAnswer || err != nil {
+		t.Errorf("opcode %d, %q, %v", op, payload, err)
 	}
 }

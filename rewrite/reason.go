@@ -54,6 +54,7 @@ const (
 	ReasonSubscriptionLost Reason = "subscription_lost"  // its connection was lost, and it cannot be asked for again
 	ReasonCancelled        Reason = "cancelled"          // the asker has cancelled it before it was sent
 	ReasonNoHandshake      Reason = "no_handshake"       // the protocol wants another request first
+	ReasonNotOwner         Reason = "not_owner"          // names what belongs to another client, or to nobody
 	ReasonNotShared        Reason = "not_shared"         // makes no sense, or is not safe, where several clients share the upstream
 )
 
@@ -90,6 +91,7 @@ var reasons = map[Reason]struct {
 	ReasonSubscriptionLost: {CodeUpstreamLost, "Subscription lost"},
 	ReasonCancelled:        {CodeCancelled, "Request cancelled"},
 	ReasonNoHandshake:      {CodeInvalidRequest, ""},
+	ReasonNotOwner:         {CodeInvalidParams, "Not found"},
 	ReasonNotShared:        {CodeMethodNotFound, ""},
 }
 

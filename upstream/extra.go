@@ -51,6 +51,9 @@ func (e *Endpoint) headerFor(x *Extra) (http.Header, error) {
 	return h, nil
 }
 
+// Path is that of the endpoint's URL, escaped.
+func (e *Endpoint) Path() string { return e.url.EscapedPath() }
+
 // urlFor returns the address to ask for, which is read-only.
 func (e *Endpoint) urlFor(x *Extra) *url.URL {
 	if x == nil || x.Path == "" {

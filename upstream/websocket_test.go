@@ -19,6 +19,8 @@ func wsServer(t *testing.T, secure bool) (url string, seen <-chan *http.Request)
 	requests := make(chan *http.Request, 10)
 	var running sync.WaitGroup
 	h := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		running.Add(1) // while the server still waits for this handler
+		defer running.Done()
 		requests <- r
 		c, err := wire.AcceptWebSocket(w, r, wire.WSConfig{ReadLimit: 1 << 20, HandshakeTimeout: patience, WriteTimeout: patience})
 		if err != nil {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/urfave/cli/v2"
 
@@ -113,16 +114,24 @@ func show(c *cli.Context) error {
 		return fmt.Errorf("admin: %w", err)
 	}
 	w := tabwriter.NewWriter(c.App.Writer, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "UPSTREAM\tENDPOINT\tSTATE\tCONNECTIONS\tIN FLIGHT\tWAITING\tPRIORITY\tWEIGHT")
+	fmt.Fprintln(w, "UPSTREAM\tENDPOINT\tSTATE\tCONNECTIONS\tIN FLIGHT\tWAITING\tPRIORITY\tWEIGHT\tERROR")
 	for _, u := range all {
 		for _, e := range u.Endpoints {
 			state := e.State
 			if u.Paused {
 				state += ", paused"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\n",
-				u.Name, e.Name, state, e.Connections, e.InFlight, e.Waiting, e.Priority, e.Weight)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n",
+				u.Name, e.Name, state, e.Connections, e.InFlight, e.Waiting, e.Priority, e.Weight, strings.Map(printable, e.Error))
 		}
 	}
 	return w.Flush()
+}
+
+// printable leaves out what a terminal might obey: an error may quote an upstream.
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return -1
 }

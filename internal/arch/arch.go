@@ -27,21 +27,22 @@ type Package struct {
 // layers are the packages of the product, by folder, and what else of the product each may import. A folder below one of
 // them has its rule.
 var layers = map[string][]string{
-	"internal/wire":    {},
-	"internal/child":   {},
-	"internal/sse":     {},
-	"internal/connect": {"internal/wire", "internal/sse", "rewrite"},
-	"internal/tlsconf": {},
-	"internal/ingress": {"internal/tlsconf", "internal/wire"},
-	"rewrite":          {},
-	"profiles":         {"rewrite"},
-	"upstream":         {"internal/tlsconf", "internal/wire", "internal/child", "internal/sse"},
-	"correlate":        {"profiles", "rewrite"},
-	"proxy":            {"upstream", "internal/ingress", "internal/tlsconf", "internal/wire", "internal/sse", "correlate", "profiles", "rewrite"},
-	"tracing":          {"proxy", "upstream", "internal/tlsconf", "rewrite"},
-	"configs":          {"tracing", "proxy", "upstream", "internal/tlsconf", "profiles", "rewrite"},
-	"cmd":              {"configs", "tracing", "proxy", "upstream", "internal/tlsconf", "internal/wire", "internal/child", "internal/connect", "profiles", "rewrite"},
-	"bench":            {}, // runs the commands as its users do
+	"internal/wire":      {},
+	"internal/child":     {},
+	"internal/sse":       {},
+	"internal/connect":   {"internal/wire", "internal/sse", "rewrite"},
+	"internal/tlsconf":   {},
+	"internal/ingress":   {"internal/tlsconf", "internal/wire"},
+	"rewrite":            {},
+	"profiles":           {"rewrite"},
+	"internal/agentcard": {"rewrite"},
+	"upstream":           {"internal/tlsconf", "internal/wire", "internal/child", "internal/sse"},
+	"correlate":          {"profiles", "rewrite"},
+	"proxy":              {"upstream", "internal/agentcard", "internal/ingress", "internal/tlsconf", "internal/wire", "internal/sse", "correlate", "profiles", "rewrite"},
+	"tracing":            {"proxy", "upstream", "internal/tlsconf", "rewrite"},
+	"configs":            {"tracing", "proxy", "upstream", "internal/agentcard", "internal/tlsconf", "profiles", "rewrite"},
+	"cmd":                {"configs", "tracing", "proxy", "upstream", "internal/tlsconf", "internal/wire", "internal/child", "internal/connect", "profiles", "rewrite"},
+	"bench":              {}, // runs the commands as its users do
 
 	// Test helpers look at the product from outside.
 	"internal/arch":        {},

@@ -19,14 +19,13 @@ func TestMain(m *testing.M) { blackbox.Main(m) }
 // prints how many passed. On standard input and output, each client has an idmux of its own.
 func TestMatrix(t *testing.T) {
 	ups := []cases.Over{cases.HTTP, cases.WS, cases.Line, cases.Header, cases.Unix, cases.Exec}
-	downs := []cases.Over{cases.HTTP, cases.WS, cases.Line, cases.Header, cases.Unix}
+	downs := []cases.Over{cases.HTTP, cases.WS, cases.Line, cases.Header, cases.Unix, cases.Stdio}
 	var all []cases.Combination
 	for _, down := range downs {
 		for _, up := range ups {
 			all = append(all, cases.Combination{Down: down, Up: up})
 		}
 	}
-	all = append(all, cases.Combination{Down: cases.Stdio, Up: cases.WS}, cases.Combination{Down: cases.Stdio, Up: cases.Line})
 	cases.RunAll(t, "../../proxy/testdata/edge-cases.jsonl", all, start)
 }
 

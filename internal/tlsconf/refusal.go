@@ -58,7 +58,7 @@ func Classify(err error) Refusal {
 		return RefusedVersion
 	case strings.Contains(text, "didn't provide a certificate"):
 		return RefusedNone
-	case isAlert(err):
+	case isAlert(err), strings.Contains(text, "bad record MAC"): // how the alert of OpenSSL's clients arrives, which is not encrypted
 		return RefusedByClient
 	}
 	return RefusedOther
