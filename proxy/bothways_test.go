@@ -114,8 +114,8 @@ func TestSharedDocument(t *testing.T) {
 	})
 }
 
-func asks(id, method string) string {
-	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"%s"}`, id, method)
+func asks(id string) string {
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"ask"}`, id)
 }
 
 // wantDeclined reads an error under an id of the upstream's own.
@@ -130,12 +130,12 @@ func TestQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, withEditor(t, nil))
 		up, a, b := w.upstream(), w.client(), w.client()
-		up.send(asks(`1`, "ask")) // nobody has asked anything
+		up.send(asks(`1`)) // nobody has asked anything
 		up.wantDeclined(`1`, -32601)
 
 		a.send(call(1, "silent"))
 		held := up.next()
-		up.send(asks(`1`, "ask"), asks(`"1"`, "ask"))
+		up.send(asks(`1`), asks(`"1"`))
 		first, second := a.next(), a.next()
 		if string(first.ID) == string(second.ID) || first.Method != "ask" {
 			t.Fatalf("asked %+v and %+v", first, second)
@@ -162,7 +162,7 @@ func TestQuestionsEnd(t *testing.T) {
 		up, a := w.upstream(), w.client()
 		a.send(call(1, "silent"))
 		up.next()
-		up.send(asks(`1`, "ask"))
+		up.send(asks(`1`))
 		a.next()
 		a.sayGoodbye(wire.CodeNormal)
 		w.wantClosed(CloseByClient)
@@ -179,7 +179,7 @@ func TestQuestionsEnd(t *testing.T) {
 		b.send(call(1, "silent"))
 		up.next()
 		for i := range 70 {
-			up.send(asks(fmt.Sprint(i), "ask"))
+			up.send(asks(fmt.Sprint(i)))
 		}
 		for range 6 { // over the limit of 64
 			if m := up.next(); m.Error == nil {
@@ -199,7 +199,7 @@ func TestQuestionsEnd(t *testing.T) {
 		b.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":"late"}`, asked.ID))
 		up.wantNothing()
 
-		up.send(asks(`"last"`, "ask"))
+		up.send(asks(`"last"`))
 		_ = up.Close()
 		synctest.Wait()
 		if n := w.router.questions.Len(); n != 0 {
