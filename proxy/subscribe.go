@@ -292,7 +292,7 @@ func (r *Router) unlink(x *exchange, f rewrite.Fault) *wire.Frame {
 		if f.Sent {
 			t.feeds.Drop(l.sub, 0)
 		}
-		if f.Reason == rewrite.ReasonUpstreamLost { // with the connection the subscription has ended
+		if f.Reason == rewrite.ReasonUpstreamLost || f.Reason == rewrite.ReasonNoUpstream { // with the connection the subscription has ended
 			t.feeds.Drop(l.sub, 0)
 			return respondTo(x, l.feed.Rule.Done)
 		}
