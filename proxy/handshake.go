@@ -75,7 +75,7 @@ func (r *Router) handshake(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 			r.unsend(x, faultOf(rewrite.ReasonNotShared, op.Local.Error), in.flusher)
 			return true
 		}
-		r.settle(x, respond(x.id, op.Local.Result), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, op.Local.Result), CallEnd{}, false, in.flusher)
 		return true
 	case t.hands.mayPass(in, e, p, op):
 		r.release(in.client, in.flusher) // who asks for something listens, too
@@ -218,7 +218,7 @@ func (r *Router) welcome(x *exchange, result []byte, fl *wire.Flusher) {
 		c.hold.begin(c)
 		c.pin(t).greeted.Store(true)
 	}
-	r.settle(x, respond(x.id, result), CallEnd{}, false, fl)
+	r.settle(x, respondTo(x, result), CallEnd{}, false, fl)
 	if !again {
 		r.joined(c, t, fl)
 	}

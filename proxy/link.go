@@ -159,6 +159,18 @@ func respond(id, result []byte) *wire.Frame {
 	return f
 }
 
+// respondTo is respond to a request, in the form of its time.
+func respondTo(x *exchange, result []byte) *wire.Frame {
+	if !x.legacy {
+		return respond(x.id, result)
+	}
+	f := wire.NewFrame()
+	f.B = append(append(f.B, `{"result":`...), result...)
+	f.B = append(append(f.B, `,"error":null,"id":`...), x.id...)
+	f.B = append(f.B, '}')
+	return f
+}
+
 // faultOf is the fault with a profile's own error in place of idmux's, where the profile has one.
 func faultOf(why rewrite.Reason, e profiles.ErrorObject) rewrite.Fault {
 	f := rewrite.NewFault(why)

@@ -13,7 +13,7 @@ import (
 func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profiles.Op) (settled bool) {
 	t := x.target
 	if op.Answer != nil {
-		r.settle(x, respond(x.id, op.Answer), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, op.Answer), CallEnd{}, false, in.flusher)
 		return true
 	}
 	if op.Dedicated {
@@ -143,7 +143,7 @@ func (r *Router) useHandle(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 	s, use, at, why := in.handle(e, t, op, r.now.Load())
 	switch {
 	case s == nil && use.Part == profiles.PartUnsubscribe && use.Sub.Gone != nil && why.Reason == rewrite.ReasonUnknownHandle:
-		r.settle(x, respond(x.id, use.Sub.Gone), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, use.Sub.Gone), CallEnd{}, false, in.flusher)
 		return true
 	case s == nil:
 		r.unsend(x, why, in.flusher)
@@ -152,7 +152,7 @@ func (r *Router) useHandle(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 	conn, value, alone, ok := t.feeds.Where(s.Feed)
 	conn = t.reachIf(ok, use.Sub, conn)
 	if use.Part == profiles.PartUnsubscribe && (!alone || conn == nil) {
-		r.settle(x, respond(x.id, use.Sub.Done), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, use.Sub.Done), CallEnd{}, false, in.flusher)
 		r.leaveFeed(t, s)
 		return true
 	}

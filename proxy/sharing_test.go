@@ -155,6 +155,8 @@ func TestAsksTwiceAndLeaves(t *testing.T) {
 		}
 		own := w.upstream()
 		own.wantAsked("notifyblocks", `[]`)
+		c.send(`{"jsonrpc":"1.0","id":7,"method":"authenticate","params":["a","b"]}`)
+		c.want(`{"result":null,"error":null,"id":7}`)
 		c.sayGoodbye(wire.CodeNormal)
 		w.wantClosed(CloseByClient)
 		shared.wantNothing()

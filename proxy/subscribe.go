@@ -104,7 +104,7 @@ func (r *Router) join(t *Target, x *exchange, s *sub, fl *wire.Flusher) {
 	to := x.to
 	result, at := t.feeds.Answer(s.Feed)
 	s.Answered.Store(true)
-	r.settle(x, respond(x.id, correlate.AppendEvent(nil, result, rewrite.Span{End: len(result)}, at, s.Value)), CallEnd{}, false, fl)
+	r.settle(x, respondTo(x, correlate.AppendEvent(nil, result, rewrite.Span{End: len(result)}, at, s.Value)), CallEnd{}, false, fl)
 	after(to, func() { r.open(t, s) })
 }
 
@@ -292,9 +292,9 @@ func (r *Router) unlink(x *exchange, f rewrite.Fault) *wire.Frame {
 		if f.Sent {
 			t.feeds.Drop(l.sub, 0)
 		}
-		if f.Reason == rewrite.ReasonUpstreamLost { // with the connection the subscription has ended
+		if f.Reason == rewrite.ReasonUpstreamLost || f.Reason == rewrite.ReasonNoUpstream { // with the connection the subscription has ended
 			t.feeds.Drop(l.sub, 0)
-			return respond(x.id, l.feed.Rule.Done)
+			return respondTo(x, l.feed.Rule.Done)
 		}
 	case actGreet:
 		r.greetFailed(x, f)
