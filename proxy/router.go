@@ -324,15 +324,14 @@ func (r *Router) Drain(ctx context.Context) int {
 	r.woken = done
 	r.mu.Unlock()
 	r.draining.Store(true)
-	if r.inFlight.Load() == 0 {
-		return 0
-	}
-	select {
-	case <-done:
-		return 0
-	case <-ctx.Done():
+	if r.inFlight.Load() > 0 {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
 	}
 	left := int(r.inFlight.Load())
+	// Streams are among them, for which nobody waits.
 	keys := r.pending.Collect(nil, func(rewrite.Key, uint64, *exchange) bool { return true })
 	inOrder(keys)
 	for _, k := range keys { // told before their connections are closed
