@@ -50,6 +50,7 @@ type Router struct {
 	drops  counters[Drop]
 	faults counters[rewrite.Reason]
 	closes counters[CloseReason]
+	cards  counters[CardOutcome]
 
 	self      client // session 0: asks on idmux's own account, for health checks and subscriptions
 	questions *questions
@@ -104,6 +105,7 @@ func NewRouter(cfg Config, hooks Hooks) *Router {
 		drops:   newCounters(drops),
 		faults:  newCounters(faultReasons),
 		closes:  newCounters(closeReasons),
+		cards:   newCounters(cardOutcomes),
 
 		questions: correlate.NewQuestions[*client, *upstream.Conn](cfg.Questions),
 	}
@@ -369,6 +371,7 @@ type Stats struct {
 	Drops  map[Drop]uint64
 	Faults map[rewrite.Reason]uint64
 	Closes map[CloseReason]uint64
+	Cards  map[CardOutcome]uint64 // requests for the cards of upstreams
 }
 
 // Stats returns what was counted since start.
@@ -382,6 +385,7 @@ func (r *Router) Stats() Stats {
 		SubscriptionsLost: r.subscriptions.lost.Load(), SubscriptionsMoved: r.subscriptions.moved.Load(),
 		SubscriptionsEnded: r.subscriptions.ended.Load(),
 		Drops:              r.drops.read(), Faults: r.faults.read(), Closes: r.closes.read(),
+		Cards: r.cards.read(),
 	}
 }
 
