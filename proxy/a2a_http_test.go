@@ -227,3 +227,30 @@ func TestAgentClientsLeaveOverHTTP(t *testing.T) {
 		t.Errorf("%s clients have left", got)
 	}
 }
+
+// TestAgentStreamsEndWithTheProxy: the client of a stream is told why it ends, and its agent that nobody reads on.
+func TestAgentStreamsEndWithTheProxy(t *testing.T) {
+	a := newAgent(t)
+	f := startFront(t, a.URL, asAgent(t, nil))
+	streams := make(chan *eventStream, 1)
+	go func() { streams <- f.follow(t, agentRequest("7", "SendStreamingMessage", "steps")) }()
+	select {
+	case a.steps <- agentStep{agentWorking, false}:
+	case <-t.Context().Done():
+		t.Fatal("the agent has no request")
+	}
+	s := await(t, streams, "the stream")
+	if got := s.next(); got != strings.ReplaceAll(agentWorking, "ID", "7") {
+		t.Fatalf("got %s", got)
+	}
+	if left := f.router.Drain(t.Context()); left != 0 {
+		t.Errorf("%d calls were cut", left)
+	}
+	if got := s.next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,`) || !strings.Contains(got, `"shutting_down"`) {
+		t.Errorf("got %s, want the reason", got)
+	}
+	if got := s.next(); got != "" {
+		t.Errorf("behind the end: %s", got)
+	}
+	await(t, a.left, "the end of the agent's answer")
+}

@@ -143,7 +143,7 @@ func (r *Router) greetClient(in *inbound, e *rewrite.Envelope, x *exchange) {
 	}
 	request := h.build(in, e)
 	conns := r.handshakers(t)
-	if len(conns) == 0 && t.patience() == 0 && t.pool.Pick(upstream.Choice{}) == nil {
+	if len(conns) == 0 && t.pool.Pick(upstream.Choice{}) == nil && t.patience() == 0 { // picking has it started on demand
 		r.unsend(x, rewrite.NewFault(rewrite.ReasonNoUpstream), in.flusher)
 		return
 	}
@@ -240,7 +240,7 @@ func (r *Router) greet(t *Target, c *upstream.Conn) {
 	if h.request == nil && h.rule.First != nil && s.state == handNone {
 		h.request = h.rule.First
 	}
-	request := h.request
+	request, waiting := h.request, h.waiting
 	ask := request != nil && (s.state == handNone || s.state == handFailing)
 	if ask {
 		s.state = handAsking
@@ -249,6 +249,9 @@ func (r *Router) greet(t *Target, c *upstream.Conn) {
 	h.mu.Unlock()
 	switch {
 	case ask:
+		for _, k := range waiting { // not for a connection any more
+			r.pending.Look(k, func(_ uint64, x *exchange) { x.queueBy = 0 })
+		}
 		c.Hold()
 		if !r.askAside(t, c, &link{act: actGreet}, true, func(dst, wireID []byte) []byte { return appendUnder(dst, request, wireID) }) {
 			r.handFailed(t, c, rewrite.NewFault(rewrite.ReasonUpstreamLost))

@@ -435,3 +435,18 @@ func TestLSPSessionMode(t *testing.T) {
 		a.wantNothing()
 	})
 }
+
+// TestLSPServerThatBeginsSlowly takes longer for the handshake than an editor may wait for a connection.
+func TestLSPServerThatBeginsSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, asLSP(t, func(s *settings) { s.refuse, s.target.ConnectWait, s.target.Timeout = true, 10*time.Second, time.Minute }))
+		e := w.client()
+		e.send(initialize(1, capable))
+		w.refuse.Store(false)
+		time.Sleep(5 * time.Second)
+		server := w.upstream()
+		time.Sleep(20 * time.Second)
+		server.begin()
+		e.want(`{"jsonrpc":"2.0","id":1,"result":` + serverResult + `}`)
+	})
+}
