@@ -31,6 +31,7 @@ type Book[O, C comparable] struct {
 	order    []place[C]                       // of early, the oldest first
 	bytes    int
 	encoding map[C]Encoding
+	latest   Encoding // that was agreed on
 }
 
 // place is where a document is known by a name.
@@ -88,7 +89,7 @@ var ErrDiffers = errors.New("documents: the text differs")
 // New returns an empty book.
 func New[O, C comparable](rule *profiles.Doc, limits Limits) *Book[O, C] {
 	return &Book[O, C]{
-		rule: rule, limits: limits,
+		rule: rule, limits: limits, latest: UTF16,
 		docs: make(map[place[C]]*document[O, C]), owned: make(map[O]map[string]*document[O, C]),
 		early: make(map[place[C]]map[string][]byte), encoding: make(map[C]Encoding),
 	}
@@ -123,14 +124,14 @@ func (b *Book[O, C]) Agree(conn C, word []byte) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.encoding[conn] = e
+	b.encoding[conn], b.latest = e, e
 }
 
 func (b *Book[O, C]) encodingOf(conn C) Encoding {
 	if e, ok := b.encoding[conn]; ok {
 		return e
 	}
-	return UTF16
+	return b.latest // which the next connection is most likely to have, too
 }
 
 // Open is for a message that opens a document over a connection. frame is the message and nothing else.

@@ -116,8 +116,11 @@ func (d desk) want(got Outcome[int], want string) {
 	}
 }
 
+// retired is a connection that is about to go.
+const retired = 9
+
 func (d desk) resume(conn int) (all [][]byte, clients []Delivery[string]) {
-	clients = d.Resume(conn, func(m []byte) bool { all = append(all, m); return true })
+	clients = d.Resume(conn, func(c int) bool { return c == retired }, func(m []byte) bool { all = append(all, m); return true })
 	return all, clients
 }
 
@@ -276,6 +279,29 @@ func TestLostAndResumed(t *testing.T) {
 	}
 	if got := short("", conns[3]); !slices.Equal(got, []string{`:open{"text":"newest","uri":"u","version":4}`}) || len(client) != 1 || client[0].Catch != "u" {
 		t.Errorf("%q, %v", got, client)
+	}
+}
+
+// TestRetired has the documents of a connection that goes opened on the next, as they are there.
+func TestRetired(t *testing.T) {
+	d := newDesk(t, roomy)
+	d.Agree(retired, []byte(`"utf-8"`))
+	d.open("a", retired, "u", "same", 1)
+	d.open("b", retired, "u", "other", 1)
+	d.open("c", 1, "u", "another", 1)
+	all, _ := d.resume(2)
+	if got := short("", all); !slices.Equal(got, []string{`:open{"text":"same","uri":"u","version":1}`}) {
+		t.Errorf("%q", got)
+	}
+	if d.About("a", []byte(`"u"`)) != nil || d.About("b", []byte(`"u"`)) == nil || d.About("c", []byte(`"u"`)) != nil {
+		t.Error("whose text is the upstream's")
+	}
+	d.Lost(retired)
+	if d.encodingOf(2) != UTF8 { // until the next says something else
+		t.Error("positions count something else")
+	}
+	if d.Agree(2, nil); d.encodingOf(2) != UTF16 {
+		t.Error("nothing agreed on is utf-16")
 	}
 }
 

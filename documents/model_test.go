@@ -58,7 +58,7 @@ func (m *deskModel) connect() int {
 	m.last++
 	s := &serverModel{t: m.t, texts: make(map[string]string)}
 	m.servers[m.last] = s
-	m.Resume(m.last, func(message []byte) bool { s.take(message); return true })
+	m.Resume(m.last, func(int) bool { return false }, func(message []byte) bool { s.take(message); return true })
 	return m.last
 }
 

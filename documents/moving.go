@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/idmux/idmux/rewrite"
 )
@@ -46,24 +47,24 @@ func (b *Book[O, C]) move(d *document[O, C], from, to place[C]) {
 	}
 }
 
-// Resume puts the documents whose connection is lost onto another one. It calls send, which must not block, with the messages
+// Resume puts the documents whose connection is lost, or about to go, onto another one. It calls send, which must not block, with the messages
 // that open them there, and returns those for clients whose text is not known any more. What a client changes from then on comes
 // behind.
-func (b *Book[O, C]) Resume(conn C, send func(message []byte) bool) (clients []Delivery[O]) {
+func (b *Book[O, C]) Resume(conn C, goes func(C) bool, send func(message []byte) bool) (clients []Delivery[O]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var none C
-	var keys []string
+	var all []place[C]
 	for at := range b.docs {
-		if at.conn == none {
-			keys = append(keys, at.key)
+		if at.conn == none || at.conn != conn && goes(at.conn) {
+			all = append(all, at)
 		}
 	}
-	slices.Sort(keys)
-	for _, key := range keys {
-		d, to := b.docs[place[C]{key: key}], place[C]{conn, key}
+	slices.SortFunc(all, func(x, y place[C]) int { return strings.Compare(x.key, y.key) })
+	for _, at := range all {
+		d, to := b.docs[at], place[C]{conn, at.key}
 		fresh := b.docs[to] == nil
-		b.move(d, place[C]{key: key}, to)
+		b.move(d, at, to)
 		if !fresh {
 			continue
 		}

@@ -174,7 +174,7 @@ func (r *Router) resumeDocuments(t *Target, c *upstream.Conn, frame []byte, e *r
 	}
 	word, _ := t.desk.rule.Encoding.Find(frame, e)
 	t.desk.book.Agree(c, word.Of(frame))
-	clients := t.desk.book.Resume(c, func(message []byte) bool {
+	clients := t.desk.book.Resume(c, (*upstream.Conn).Retired, func(message []byte) bool {
 		f := wire.NewFrame()
 		f.B, f.Urgent = append(f.B, message...), true
 		return c.Offer(f, &c.Flusher) == nil

@@ -439,7 +439,9 @@ func TestLSPSessionMode(t *testing.T) {
 // TestLSPServerThatBeginsSlowly takes longer for the handshake than an editor may wait for a connection.
 func TestLSPServerThatBeginsSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, asLSP(t, func(s *settings) { s.refuse, s.target.ConnectWait, s.target.Timeout = true, 10*time.Second, time.Minute }))
+		w := newWorld(t, asLSP(t, func(s *settings) {
+			s.refuse, s.target.ConnectWait, s.target.Timeout = true, 10*time.Second, time.Minute
+		}))
 		e := w.client()
 		e.send(initialize(1, capable))
 		w.refuse.Store(false)
