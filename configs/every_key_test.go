@@ -26,7 +26,7 @@ func TestEverySettingHasAKey(t *testing.T) {
 	check("Admin", usual.Admin, c.Admin)
 	check("Log", usual.Log, c.Log)
 	check("Profiles", usual.Profiles, c.Profiles)
-	check("Listeners", usual.Listeners[0], c.Listeners[0])
+	check("Listeners", usual.Listeners[0], c.Listeners[0], c.Listeners[1])
 	check("Upstreams", usual.Upstreams[0], c.Upstreams[0], c.Upstreams[1], c.Upstreams[2])
 	if seen < 100 {
 		t.Errorf("only %d settings", seen)

@@ -119,8 +119,8 @@ upstreams: [{name: out, endpoints: [{url: "http://h"}, {url: "http://i"}]}]
 IDMUX_ADMIN nowhere: must be like 127.0.0.1:9545, not "nowhere"
 IDMUX_LOG_LEVEL debig: must be debug, info, warn or error, not "debig"; did you mean debug?
 IDMUX_LOG_FORMAT xml: must be text or json, not "xml"
---listen ws://:1: scheme must be http, https, tcp, tls, unix or stdio, not "ws"
---upstream ftp://u:REDACTED@h: scheme must be ws, wss, http, https, tcp, tls, unix, exec or demo, not "ftp"
+--listen ws://:1: scheme must be http, https, mcp+http, mcp+https, tcp, tls, unix or stdio, not "ws"
+--upstream ftp://u:REDACTED@h: scheme must be ws, wss, http, https, mcp+http, mcp+https, tcp, tls, unix, exec or demo, not "ftp"
 --pool 5000: must be 1 to 4096, not 5000`,
 		},
 		{

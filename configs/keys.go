@@ -55,6 +55,13 @@ func listenerKeys(l *proxy.ListenerConfig) section {
 			{"websocket", toggle{&l.Compression.WebSocket}},
 			{"over", size{&l.Compression.Over}},
 		}},
+		{"mcp", section{
+			{"sessions", count{&l.MCP.Sessions}},
+			{"session_idle", duration{&l.MCP.Idle}},
+			{"replay", size{&l.MCP.Replay}},
+			{"hosts", texts{&l.MCP.Hosts}},
+			{"legacy_sse", toggle{&l.MCP.LegacySSE}},
+		}},
 		{"limits", section{
 			{"connections", count{&l.Connections}},
 			{"in_flight", count{&l.InFlight}},

@@ -140,6 +140,10 @@ func (u *Upstream) checkForward(bad report) {
 	switch {
 	case err != nil || parsed.Scheme == "": // reported where it stands
 	case parsed.Scheme == "http" || parsed.Scheme == "https":
+	case parsed.Scheme == "mcp+http" || parsed.Scheme == "mcp+https":
+		if shared := u.firstCredential(); shared >= 0 && !u.Session.Own {
+			bad(index("forward.headers", shared), "the credentials of one client must not stand for others in a session that clients share; use mode: session")
+		}
 	case parsed.Scheme != "ws" && parsed.Scheme != "wss":
 		bad("forward", "is for http and WebSocket upstreams only, not for %s", parsed.Scheme)
 	case !u.Session.Own:
@@ -147,6 +151,13 @@ func (u *Upstream) checkForward(bad report) {
 	case u.Session.Warm > 0:
 		bad("session.warm", "connections that are kept ready cannot carry what forward tells of a client")
 	}
+}
+
+// firstCredential is the first of the headers passed on that says who a client is, -1 where none does.
+func (u *Upstream) firstCredential() int {
+	return slices.IndexFunc(u.Target.Forward.Headers, func(name string) bool {
+		return strings.EqualFold(name, "Authorization") || strings.EqualFold(name, "Cookie")
+	})
 }
 
 // ours are the headers that idmux or the transport sets, and what would change

@@ -31,7 +31,9 @@ type Feeds[O, C comparable] struct {
 	alike   map[uint64]int // of these, by hash of what they ask for
 	seed    maphash.Seed
 	orphans map[rewrite.Key]orphan[C]
-	unsaid  []Ending[O, C] // there was no room for telling the upstream
+	unsaid  []Ending[O, C]            // there was no room for telling the upstream
+	unsure  map[uint64][]Ending[O, C] // somebody asks for the same
+	ripe    []Ending[O, C]            // of these, when nobody does any more
 }
 
 // orphan is a subscribe whose asker has left or was told that it failed. If it is answered, the subscription has to be ended.
@@ -48,7 +50,7 @@ func NewFeeds[O, C comparable](limits Limits) *Feeds[O, C] {
 		byValue: make(map[index[C]][]*Feed[O, C]), shared: make(map[string]*Feed[O, C]),
 		owned: make(map[O]map[string]*Sub[O, C]), restive: make(map[*Feed[O, C]]struct{}),
 		early: make(map[C]*early), orphans: make(map[rewrite.Key]orphan[C]),
-		alike: make(map[uint64]int), seed: maphash.MakeSeed(),
+		alike: make(map[uint64]int), unsure: make(map[uint64][]Ending[O, C]), seed: maphash.MakeSeed(),
 	}
 }
 
@@ -131,6 +133,8 @@ func (b *Feeds[O, C]) answered(f *Feed[O, C]) {
 	b.asks--
 	if b.alike[f.like]--; b.alike[f.like] == 0 {
 		delete(b.alike, f.like)
+		b.ripe = append(b.ripe, b.unsure[f.like]...)
+		delete(b.unsure, f.like)
 	}
 }
 
@@ -405,12 +409,25 @@ func (b *Feeds[O, C]) Adopt(k rewrite.Key) Ending[O, C] {
 	return Ending[O, C]{Rule: o.rule, Conn: o.conn, like: o.like}
 }
 
-// Doubtful reports whether an ending has to be postponed: somebody has asked for the same, and if the upstream gives him the same
-// value, the end would be that of his.
-func (b *Feeds[O, C]) Doubtful(e Ending[O, C]) bool {
+// Defer reports whether an ending has to wait, until Ripe returns it: somebody has asked for the same, and if the upstream gives him
+// the same value, the end would be that of his.
+func (b *Feeds[O, C]) Defer(e Ending[O, C]) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return e.Rule.InParts == profiles.InResult && b.alike[e.like] > 0
+	if e.Rule.InParts != profiles.InResult || b.alike[e.like] == 0 {
+		return false
+	}
+	b.unsure[e.like] = append(b.unsure[e.like], e)
+	return true
+}
+
+// Ripe returns the endings that need not wait any longer, once.
+func (b *Feeds[O, C]) Ripe() []Ending[O, C] {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.ripe
+	b.ripe = nil
+	return all
 }
 
 // Used reports whether a live feed has a value of the upstream's.

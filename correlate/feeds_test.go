@@ -23,9 +23,9 @@ func newBook(limits Limits) *Feeds[int, int] { return NewFeeds[int, int](limits)
 var roomy = Limits{PerOwner: 1000, Total: 1000, Early: 10}
 
 // openFeed is Add and Open for one who asks, and Told.
-func openFeed(t *testing.T, b *Feeds[int, int], owner int, handle, share string, conn int, value string) *Sub[int, int] {
+func openFeed(t *testing.T, b *Feeds[int, int], owner int, handle string, conn int, value string) *Sub[int, int] {
 	t.Helper()
-	s, outcome := b.Add(inResult, owner, []byte(handle), share, nil, rewrite.Key{})
+	s, outcome := b.Add(inResult, owner, []byte(handle), "", nil, rewrite.Key{})
 	if outcome != Asks {
 		t.Fatalf("outcome %d, want Asks", outcome)
 	}
@@ -37,10 +37,10 @@ func openFeed(t *testing.T, b *Feeds[int, int], owner int, handle, share string,
 }
 
 // event is Event for a whole message that is the value itself.
-func sendEvent(b *Feeds[int, int], conn int, value string, last bool) (handles []string, owned bool, lost int) {
+func sendEvent(b *Feeds[int, int], conn int, value string) (handles []string, owned bool, lost int) {
 	frame := []byte(`{"s":` + value + `}`)
 	at := rewrite.Span{Start: 5, End: 5 + len(value)}
-	to, owned, lost := b.Event(inResult, conn, []byte(value), frame, rewrite.Span{End: len(frame)}, at, last)
+	to, owned, lost := b.Event(inResult, conn, []byte(value), frame, rewrite.Span{End: len(frame)}, at, false)
 	for _, s := range to {
 		handles = append(handles, string(AppendEvent(nil, frame, rewrite.Span{End: len(frame)}, at, s.Value)))
 	}
@@ -50,7 +50,7 @@ func sendEvent(b *Feeds[int, int], conn int, value string, last bool) (handles [
 
 func wantEvent(t *testing.T, b *Feeds[int, int], conn int, value string, want ...string) {
 	t.Helper()
-	if got, _, _ := sendEvent(b, conn, value, false); !slices.Equal(got, want) {
+	if got, _, _ := sendEvent(b, conn, value); !slices.Equal(got, want) {
 		t.Errorf("event %s over %d goes to %q, want %q", value, conn, got, want)
 	}
 }
@@ -58,10 +58,10 @@ func wantEvent(t *testing.T, b *Feeds[int, int], conn int, value string, want ..
 // TestEventsByConnectionAndType keeps equal values of other connections and types apart.
 func TestEventsByConnectionAndType(t *testing.T) {
 	b := newBook(roomy)
-	openFeed(t, b, 1, `"a"`, "", 1, `"0x1"`)
-	openFeed(t, b, 2, `"b"`, "", 2, `"0x1"`)
-	openFeed(t, b, 3, `"c"`, "", 1, `1`)
-	openFeed(t, b, 3, `"d"`, "", 1, `"1"`)
+	openFeed(t, b, 1, `"a"`, 1, `"0x1"`)
+	openFeed(t, b, 2, `"b"`, 2, `"0x1"`)
+	openFeed(t, b, 3, `"c"`, 1, `1`)
+	openFeed(t, b, 3, `"d"`, 1, `"1"`)
 	wantEvent(t, b, 1, `"0x1"`, `{"s":"a"}`)
 	wantEvent(t, b, 2, `"0x1"`, `{"s":"b"}`)
 	wantEvent(t, b, 1, `1`, `{"s":"c"}`)
@@ -78,8 +78,8 @@ func TestEventsByConnectionAndType(t *testing.T) {
 // told when the last is gone.
 func TestSameValueTwice(t *testing.T) {
 	b := newBook(roomy)
-	one := openFeed(t, b, 1, `"a"`, "", 1, `7`)
-	other := openFeed(t, b, 2, `"b"`, "", 1, `7`)
+	one := openFeed(t, b, 1, `"a"`, 1, `7`)
+	other := openFeed(t, b, 2, `"b"`, 1, `7`)
 	wantEvent(t, b, 1, `7`, `{"s":"a"}`, `{"s":"b"}`)
 	if _, _, alone, ok := b.Where(one.Feed); alone || !ok {
 		t.Error("alone")
@@ -99,20 +99,20 @@ func TestSameValueTwice(t *testing.T) {
 // TestEarlyLimits bounds what is held for nobody in particular: the oldest make room, and all go when nobody asks any more.
 func TestEarlyLimits(t *testing.T) {
 	b := newBook(Limits{PerOwner: 9, Total: 9, Early: 3})
-	if _, owned, lost := sendEvent(b, 1, `7`, false); owned || lost != 0 {
+	if _, owned, lost := sendEvent(b, 1, `7`); owned || lost != 0 {
 		t.Error("kept though nobody asks")
 	}
 	s, _ := b.Add(inResult, 1, []byte(`"a"`), "", nil, rewrite.Key{})
 	for i := range 3 {
-		if _, owned, lost := sendEvent(b, 1, fmt.Sprint(i), false); !owned || lost != 0 {
+		if _, owned, lost := sendEvent(b, 1, fmt.Sprint(i)); !owned || lost != 0 {
 			t.Errorf("event %d: owned %v, lost %d", i, owned, lost)
 		}
 	}
-	if _, _, lost := sendEvent(b, 1, `2`, false); lost != 1 {
+	if _, _, lost := sendEvent(b, 1, `2`); lost != 1 {
 		t.Errorf("lost %d", lost)
 	}
 	large := strings.Repeat("9", earlyBytes)
-	if _, _, lost := sendEvent(b, 2, large, false); lost != 1 {
+	if _, _, lost := sendEvent(b, 2, large); lost != 1 {
 		t.Error("kept a large one")
 	}
 	subs, strays := b.Open(s.Feed, 1, []byte(`2`), []byte(`2`), rewrite.Span{Start: 0, End: 1})
@@ -122,12 +122,12 @@ func TestEarlyLimits(t *testing.T) {
 	if held := b.Told(s); len(held) != 2 {
 		t.Errorf("held %q", held)
 	}
-	sendEvent(b, 1, `2`, false)
+	sendEvent(b, 1, `2`)
 	if held := b.Told(s); len(held) != 1 {
 		t.Errorf("held %q", held)
 	}
 	for range 5 {
-		sendEvent(b, 1, `2`, false) // 3 are kept
+		sendEvent(b, 1, `2`) // 3 are kept
 	}
 	if held := b.Told(s); len(held) != 3 {
 		t.Errorf("held %q", held)
@@ -494,7 +494,7 @@ func (m *model) end() {
 	}
 	m.book.Due(m.now + 10)
 	b := m.book
-	if subs, feeds := b.Len(); subs+feeds+len(b.shared)+len(b.owned)+len(b.restive)+len(b.early)+b.asks != 0 {
+	if subs, feeds := b.Len(); subs+feeds+len(b.shared)+len(b.owned)+len(b.restive)+len(b.early)+b.asks+len(b.alike)+len(b.unsure) != 0 {
 		m.t.Errorf("left: %d, %d, %d shared, %d owners, %d restive, %d early, %d asks",
 			subs, feeds, len(b.shared), len(b.owned), len(b.restive), len(b.early), b.asks)
 	}

@@ -1,5 +1,7 @@
 package correlate
 
+import "slices"
+
 // Lost notes that a connection is lost, and returns the feeds that were on it. Each is moving now, until Asking and Open,
 // or Finish. Those that nobody is left to use are ended instead; those known to its whole endpoint stay.
 func (b *Feeds[O, C]) Lost(conn C, now, giveUp int64) []*Feed[O, C] {
@@ -86,7 +88,8 @@ func (b *Feeds[O, C]) Hasten() {
 func (b *Feeds[O, C]) Due(now int64) (again, over []*Feed[O, C], endings []Ending[O, C]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	endings, b.unsaid = b.unsaid, nil
+	endings = slices.Concat(b.unsaid, b.ripe)
+	b.unsaid, b.ripe = nil, nil
 	for f := range b.restive {
 		switch {
 		case f.state == moving && f.giveUp <= now:
@@ -126,5 +129,5 @@ func (b *Feeds[O, C]) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var none O
-	return len(b.restive) == 0 && len(b.unsaid) == 0 && len(b.owned[none]) == 0
+	return len(b.restive) == 0 && len(b.unsaid)+len(b.ripe) == 0 && len(b.owned[none]) == 0
 }

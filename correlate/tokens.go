@@ -13,9 +13,11 @@ type Token[O, C comparable] struct {
 	Raw   []byte        // what the caller made, byte for byte
 	Rule  int           // of the profile
 	From  profiles.Side // who made it
-	Owner O             // the client that made it, or was told of it
+	Owner O             // the client that made it, or was told of it; the zero O: all of them were
 	Conn  C             // the connection that an upstream's came from
 	To    any           // what the client's request is answered through, while it lives
+
+	busy bool // of a common one: it has begun, and not ended
 }
 
 // Tokens are those of one upstream. Safe for concurrent use.
@@ -26,6 +28,8 @@ type Tokens[O, C comparable] struct {
 	made  map[rewrite.Token]*Token[O, C]
 	raw   map[rawToken[C]]*Token[O, C] // those that upstreams made
 	owned map[O]map[rewrite.Token]struct{}
+
+	common []*Token[O, C] // those that nobody owns, the oldest first
 }
 
 type rawToken[C comparable] struct {
@@ -50,6 +54,9 @@ func (b *Tokens[O, C]) Add(t Token[O, C]) bool {
 		if old := b.raw[rawOf(&t)]; old != nil {
 			b.remove(old)
 		}
+	}
+	if t.Common() {
+		b.addCommon(&t)
 	}
 	mine := b.owned[t.Owner]
 	if len(mine) >= b.limit {
@@ -130,6 +137,9 @@ func (b *Tokens[O, C]) Remove(made rewrite.Token) {
 
 func (b *Tokens[O, C]) remove(t *Token[O, C]) {
 	delete(b.made, t.Made)
+	if t.Common() {
+		b.removeCommon(t)
+	}
 	if t.From == profiles.Upstream {
 		delete(b.raw, rawOf(t))
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 // startBtcd runs a bitcoin node on a simulated network until the test ends, and returns its host and port. Who calls it has
-// to give a user and a password.
-func startBtcd(t *testing.T, user, password string) string {
+// to give a user and a password, and may give further arguments.
+func startBtcd(t *testing.T, user, password string, args ...string) string {
 	t.Helper()
 	path := installed(t, "btcd", "github.com/btcsuite/btcd", "v0.26.2")
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -32,8 +32,9 @@ func startBtcd(t *testing.T, user, password string) string {
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(path, "--configfile="+empty, "--simnet", "--datadir="+dir, "--logdir="+dir, "--rpcuser="+user, "--rpcpass="+password,
+	args = append(args, "--configfile="+empty, "--simnet", "--datadir="+dir, "--logdir="+dir, "--rpcuser="+user, "--rpcpass="+password,
 		"--rpclisten="+addr, "--notls", "--nolisten", "--nodnsseed")
+	cmd := exec.Command(path, args...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

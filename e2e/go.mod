@@ -7,6 +7,23 @@ require (
 	github.com/idmux/idmux v0.0.0
 )
 
-require go.uber.org/goleak v1.3.0 // indirect
+require (
+	github.com/a2aproject/a2a-go v0.3.15 // indirect
+	github.com/google/uuid v1.6.0 // indirect
+	golang.org/x/mod v0.41.0 // indirect
+	golang.org/x/net v0.59.0 // indirect
+	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.42.0 // indirect
+	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
+	google.golang.org/genproto/googleapis/rpc v0.0.0-20260928230214-8a89bd6388cc // indirect
+	google.golang.org/grpc v1.83.2 // indirect
+	google.golang.org/protobuf v1.36.12 // indirect
+)
+
+require (
+	github.com/a2aproject/a2a-go/v2 v2.3.1
+	go.uber.org/goleak v1.3.0 // indirect
+)
 
 replace github.com/idmux/idmux => ../

@@ -39,6 +39,9 @@ func check(p *Profile) []problem {
 	for i := range p.Levels {
 		c.level(item("levels", i), &p.Levels[i])
 	}
+	if p.Document != nil {
+		c.document(p.Document)
+	}
 	c.rest(p)
 	c.twice(p, nil)
 	return c.problems

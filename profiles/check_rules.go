@@ -44,6 +44,10 @@ func (c *checker) token(at string, t *Token) {
 	if t.Until != nil {
 		c.condition(join(at, "until"), t.Until, methodsOf(t.Uses), inParams)
 	}
+	if t.Lost != nil && (t.From != Upstream || t.Until == nil) {
+		c.bad(join(at, "lost"), "counts with from: upstream and until only")
+	}
+	c.message(join(at, "lost"), t.Lost, true, false)
 }
 
 func (c *checker) stream(at string, s *Stream) {
@@ -67,12 +71,27 @@ func (c *checker) stream(at string, s *Stream) {
 	c.message(join(at, "end"), s.End, s.Key != "", false)
 }
 
+// maxMarks is the number of questions with Of.
+const maxMarks = 32
+
 // rest checks the rules that stand on one line.
 func (c *checker) rest(p *Profile) {
+	marks := 0
 	for i, q := range p.Questions {
+		if len(q.Of) > 0 {
+			marks++
+		}
 		at := item("questions", i)
 		c.methods(join(at, "methods"), q.Methods, true)
-		choose(c, join(at, "by"), q.By, ByOwner, ByToken, ByNone)
+		choose(c, join(at, "by"), q.By, ByOwner, ByToken, ByNone, ByFirst, ByLatest)
+		choose(c, join(at, "else"), q.Else, "", ByFirst, ByLatest)
+		c.methods(join(at, "of"), q.Of, false)
+		if marks > maxMarks {
+			c.bad(at, "has of; %d questions can", maxMarks)
+		}
+		if q.By != ByOwner && (q.Else != "" || len(q.Of) > 0) {
+			c.bad(at, "of and else count with by: owner only")
+		}
 		switch {
 		case q.Needs == "":
 		case p.Handshake == nil && p.Extends == "":
@@ -96,7 +115,13 @@ func (c *checker) rest(p *Profile) {
 	for i, n := range p.News {
 		at := item("news", i)
 		c.methods(join(at, "methods"), n.Methods, true)
-		choose(c, join(at, "to"), n.To, ToNone, ToAll, ToOwner)
+		choose(c, join(at, "to"), n.To, ToNone, ToAll, ToOwner, ToFirst)
+	}
+	for i := range p.Shows {
+		c.show(item("shows", i), &p.Shows[i])
+	}
+	for i, n := range p.Notices {
+		c.notice(item("notices", i), n)
 	}
 	c.methods("dedicated", p.Dedicated, false)
 	c.edge(p)

@@ -78,6 +78,9 @@ func compile(p *Profile) (*Rules, error) {
 	for i := range p.Levels {
 		c.level(&p.Levels[i])
 	}
+	if p.Document != nil {
+		c.document(p.Document)
+	}
 	c.rest(p)
 	r := c.rules
 	r.silent = true
@@ -97,6 +100,7 @@ type compiler struct {
 	rules            *Rules
 	client, upstream []clause
 	places           int // of tokens so far
+	marks            int // so far
 }
 
 // say adds something to the Ops of methods from one side.
@@ -148,6 +152,7 @@ func (c *compiler) token(rule int, t *Token) {
 	if by == "" {
 		by = Client
 	}
+	c.rules.TokenLost = append(c.rules.TokenLost, t.Lost.notification())
 	for _, at := range paths(t.At) {
 		mint := &Mint{Rule: rule, Place: c.places, At: at, Until: t.Until != nil}
 		c.places++
@@ -175,12 +180,13 @@ func (c *compiler) token(rule int, t *Token) {
 // rest compiles the rules that stand on one line.
 func (c *compiler) rest(p *Profile) {
 	for _, q := range p.Questions {
-		at, needs := pathOrNone(q.At), pathOrNone(q.Needs)
-		c.say(Upstream, q.Methods, func(op *Op) {
-			if op.Question == nil {
-				op.Question, op.AskAt, op.Needs = &q, at, needs
-			}
-		})
+		c.question(&q)
+	}
+	for i := range p.Shows {
+		c.show(&p.Shows[i])
+	}
+	for _, n := range p.Notices {
+		c.notice(n)
 	}
 	for _, a := range p.Answers {
 		c.say(a.From, a.Methods, func(op *Op) {
@@ -204,6 +210,22 @@ func (c *compiler) rest(p *Profile) {
 		c.rules.Dedicates = true
 		c.say(Client, p.Dedicated, func(op *Op) { op.Dedicated = true })
 	}
+}
+
+func (c *compiler) question(q *Question) {
+	at, needs := pathOrNone(q.At), pathOrNone(q.Needs)
+	var of uint32
+	if len(q.Of) > 0 {
+		of = 1 << c.marks
+		c.marks++
+		c.say(Client, q.Of, func(op *Op) { op.Marks |= of })
+	}
+	c.rules.Latest = c.rules.Latest || q.By == ByLatest || q.Else == ByLatest
+	c.say(Upstream, q.Methods, func(op *Op) {
+		if op.Question == nil {
+			op.Question, op.AskAt, op.Needs, op.AskOf = q, at, needs, of
+		}
+	})
 }
 
 func other(s Side) Side {

@@ -31,6 +31,8 @@ func TestDocumentation(t *testing.T) {
 		reflect.TypeFor[Profile](), reflect.TypeFor[Reference](), reflect.TypeFor[Token](), reflect.TypeFor[Subscription](),
 		reflect.TypeFor[Stream](), reflect.TypeFor[Question](), reflect.TypeFor[Answer](), reflect.TypeFor[News](),
 		reflect.TypeFor[Owned](), reflect.TypeFor[Level](), reflect.TypeFor[Handshake](), reflect.TypeFor[Replacement](), reflect.TypeFor[Local](), reflect.TypeFor[Anew](),
+		reflect.TypeFor[Match](), reflect.TypeFor[Show](), reflect.TypeFor[Undo](), reflect.TypeFor[Notice](),
+		reflect.TypeFor[Document](), reflect.TypeFor[DocumentOpen](), reflect.TypeFor[DocumentChange](), reflect.TypeFor[DocumentEvent](),
 	} {
 		for _, key := range keysOf(kind) {
 			seen++

@@ -25,6 +25,12 @@ func extend(base, p *Profile) (*Profile, error) {
 	whole.Questions = slices.Concat(p.Questions, base.Questions)
 	whole.Answers = slices.Concat(p.Answers, base.Answers)
 	whole.News = slices.Concat(p.News, base.News)
+	whole.Shows = slices.Concat(p.Shows, base.Shows)
+	whole.Notices = slices.Concat(p.Notices, base.Notices)
+
+	if p.Document == nil {
+		whole.Document = base.Document
+	}
 
 	rest := *base
 	rest.Tokens = without(base.Tokens, p.Tokens, func(t Token) string { return t.Name })

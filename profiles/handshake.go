@@ -17,6 +17,8 @@ type Handshake struct {
 	First string `yaml:"first"`
 	// Replace are values that idmux puts into the request: what it can answer for on behalf of all.
 	Replace []Replacement `yaml:"replace"`
+	// Match are things that a client has to have in common with the first.
+	Match []Match `yaml:"match"`
 	// Strip are members of the result that clients do not see, since idmux cannot stand by them.
 	Strip []string `yaml:"strip"`
 
@@ -24,6 +26,8 @@ type Handshake struct {
 	// needs none.
 	Before []string `yaml:"before"`
 	Unless []string `yaml:"unless"`
+	// Without are methods that such messages do not have any more, whatever they mean in others: they are answered with -32601.
+	Without []string `yaml:"without"`
 	// Early is the error for all else.
 	Early ErrorObject `yaml:"early"`
 
@@ -40,11 +44,20 @@ type Replacement struct {
 	With string `yaml:"with"` // a JSON text
 }
 
+// Match is something that the handshake has settled for all who share it. A client that cannot do with it is refused.
+type Match struct {
+	At      string      `yaml:"at"`      // a list of values that the client can do with
+	Result  string      `yaml:"result"`  // the one that the upstream has chosen
+	Default string      `yaml:"default"` // a JSON text: the one where the result has none, and that of a client without a list
+	Error   ErrorObject `yaml:"error"`
+}
+
 // Local are messages that idmux answers itself, or, where they are notifications, keeps to itself.
 type Local struct {
 	Methods []string    `yaml:"methods"`
 	Result  string      `yaml:"result"` // a JSON text; default null
 	Error   ErrorObject `yaml:"error"`  // in place of a result
+	Ends    bool        `yaml:"ends"`   // of a notification: the client's session ends with it
 }
 
 // Anew is a notification without params that idmux sends where the result of the handshake has something at a path.
@@ -69,6 +82,7 @@ type Greeting struct {
 	*Handshake
 	Done    []byte // the whole notification; nil: there is none
 	Replace []Put
+	Match   []MatchRule
 	Strip   []rewrite.Path
 	First   []byte // the whole request, under the id null; nil: there is none
 	Unless  []rewrite.Path
@@ -81,6 +95,13 @@ type Put struct {
 	With []byte
 }
 
+// MatchRule is a compiled Match.
+type MatchRule struct {
+	*Match
+	At, Result rewrite.Path
+	Default    []byte
+}
+
 // AnewRule is a compiled Anew.
 type AnewRule struct {
 	Message []byte
@@ -91,6 +112,7 @@ type AnewRule struct {
 type Reply struct {
 	Result []byte
 	Error  ErrorObject // counts where it has a code
+	Ends   bool
 }
 
 func (c *compiler) handshake(h *Handshake) {
@@ -121,8 +143,11 @@ func (c *compiler) handshake(h *Handshake) {
 			}
 		})
 	}
+	if len(h.Without) > 0 {
+		c.say(Client, h.Without, func(op *Op) { op.Without = true })
+	}
 	for _, l := range h.Local {
-		reply := &Reply{Result: []byte(l.Result), Error: l.Error}
+		reply := &Reply{Result: []byte(l.Result), Error: l.Error, Ends: l.Ends}
 		if l.Result == "" {
 			reply.Result = []byte("null")
 		}
@@ -131,6 +156,10 @@ func (c *compiler) handshake(h *Handshake) {
 				op.Local = reply
 			}
 		})
+	}
+	for i := range h.Match {
+		m := &h.Match[i]
+		g.Match = append(g.Match, MatchRule{m, rewrite.MustParsePath(m.At), rewrite.MustParsePath(m.Result), []byte(m.Default)})
 	}
 	for _, a := range h.Anew {
 		g.Anew = append(g.Anew, AnewRule{(&Message{Method: a.Method}).notification().Append(nil, nil), pathOrNone(a.If)})
@@ -163,6 +192,9 @@ func (c *checker) handshake(at string, h *Handshake) {
 		c.path(join(place, "at"), r.At, inParams)
 		c.json(join(place, "with"), r.With)
 	}
+	for i, m := range h.Match {
+		c.match(item(join(at, "match"), i), m)
+	}
 	for i, text := range h.Strip {
 		place := item(join(at, "strip"), i)
 		if c.path(place, text, anyRoot); inPart(text) == InParams {
@@ -171,6 +203,10 @@ func (c *checker) handshake(at string, h *Handshake) {
 	}
 	c.methods(join(at, "before"), h.Before, false)
 	c.paths(join(at, "unless"), h.Unless, inParams)
+	c.methods(join(at, "without"), h.Without, false)
+	if len(h.Without) > 0 && len(h.Unless) == 0 {
+		c.bad(join(at, "without"), "is about messages that unless finds, and there is none")
+	}
 	c.errorObject(join(at, "early"), h.Early)
 	for i, l := range h.Local {
 		place := item(join(at, "local"), i)
@@ -193,4 +229,14 @@ func (c *checker) handshake(at string, h *Handshake) {
 			c.path(join(place, "if"), a.If, inAnswer)
 		}
 	}
+}
+
+func (c *checker) match(at string, m Match) {
+	c.path(join(at, "at"), m.At, inParams)
+	c.path(join(at, "result"), m.Result, inAnswer)
+	c.json(join(at, "default"), m.Default)
+	if m.Error.Code == 0 {
+		c.bad(join(at, "error"), "is missing: what is a client told that cannot do with it?")
+	}
+	c.errorObject(join(at, "error"), m.Error)
 }

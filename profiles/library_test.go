@@ -11,7 +11,7 @@ import (
 // TestEmbedded compiles every embedded profile, which is called as its file is, and says where its rules are from.
 func TestEmbedded(t *testing.T) {
 	names := new(Library).Names()
-	if want := []string{"a2a", "bitcoin", "ethereum", "jsonrpc", "mcp", "solana", "substrate", "tendermint"}; !slices.Equal(names, want) {
+	if want := []string{"a2a", "bitcoin", "ethereum", "jsonrpc", "lsp", "mcp", "solana", "substrate", "tendermint"}; !slices.Equal(names, want) {
 		t.Errorf("profiles %q, want %q", names, want)
 	}
 	for _, name := range names {

@@ -27,6 +27,9 @@ type Profile struct {
 	News          []News         `yaml:"news"`
 	Owned         []Owned        `yaml:"owned"`
 	Levels        []Level        `yaml:"levels"`
+	Shows         []Show         `yaml:"shows"`
+	Notices       []Notice       `yaml:"notices"`
+	Document      *Document      `yaml:"document"`
 
 	// Dedicated are methods after which a session has an upstream connection of its own, since the backend keeps state for
 	// a connection that cannot be told apart otherwise.
@@ -36,7 +39,8 @@ type Profile struct {
 	// servers are free to use; their data tells them apart. 0: idmux's codes, -32010 to -32017.
 	ErrorCode int `yaml:"error_code"`
 
-	// Headers of clients' HTTP requests are passed on to an HTTP upstream, beside those that the configuration names.
+	// Headers of clients' HTTP requests are passed on to an HTTP upstream, beside those that the configuration names, and
+	// those of its answers to the client.
 	Headers []string `yaml:"headers"`
 
 	// Card is where the upstream describes itself and says at which URLs to ask it.
@@ -114,6 +118,9 @@ type Token struct {
 
 	// Until, where set, is the use with which the token ends; otherwise it ends with its request.
 	Until *Condition `yaml:"until"`
+	// Lost is what clients are sent about a token of the upstream that has not ended when its connection is lost, $value
+	// being the token. It is for tokens that all clients are shown.
+	Lost *Message `yaml:"lost"`
 }
 
 // Condition holds for a message in which a path leads to one of some values, or to anything.
@@ -216,9 +223,11 @@ type By string
 
 // Answerers.
 const (
-	ByOwner By = "owner" // the one client with calls in flight on the connection; refused where there are several or none
-	ByToken By = "token" // the client that owns the value At; refused where nobody does
-	ByNone  By = "none"  // refused with -32601
+	ByOwner  By = "owner"  // the one client with calls in flight on the connection; refused where there are several or none
+	ByToken  By = "token"  // the client that owns the value At; refused where nobody does
+	ByNone   By = "none"   // refused with -32601
+	ByFirst  By = "first"  // the client that has been there longest: the same one each time
+	ByLatest By = "latest" // the client that has sent something last, as somebody sits there
 )
 
 // Question is a request of the upstream and who answers it. In session mode the session's client does, always. The first
@@ -229,6 +238,10 @@ type Question struct {
 	At      string   `yaml:"at"`
 	// Needs is a path in the params of a client's handshake: only a client that has something there is asked.
 	Needs string `yaml:"needs"`
+	// Of are methods; where there are any, owner is the one client with calls of these in flight.
+	Of []string `yaml:"of"`
+	// Else is who answers where there is no owner: first or latest. Default: nobody.
+	Else By `yaml:"else"`
 }
 
 // Answer is a request that idmux answers itself, with a fixed result.
@@ -269,6 +282,7 @@ const (
 	ToNone  To = "none"  // dropped and counted
 	ToAll   To = "all"   // every session of the listeners that lead to this upstream
 	ToOwner To = "owner" // the one client with calls in flight on the connection
+	ToFirst To = "first" // the client that has been there longest
 )
 
 // News is a notification of the upstream that no value ties to a client. In session mode the session's client gets it,

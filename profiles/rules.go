@@ -31,6 +31,18 @@ type Rules struct {
 	Subscriptions []*Sub
 	Streams       []*StreamRule
 
+	// Shows are all of them, by Index.
+	Shows []*ShowRule
+
+	// TokenLost are the messages about tokens whose connection is lost, by Token.
+	TokenLost []*Template
+
+	// Latest says that it counts which client has sent something last.
+	Latest bool
+
+	// Document is how clients keep texts open; nil: they have none.
+	Document *Doc
+
 	fromClient, fromUpstream table
 	silent, cards            bool
 }
@@ -47,9 +59,13 @@ type Op struct {
 	Ends      []StreamEnd
 	Named     []StreamUse // streams that it may belong to, by the ids of their requests
 	Dedicated bool
-	Greet     Greet  // what the message is in the handshake
-	Local     *Reply // what idmux says to it, where clients share a connection; nil: nothing
-	Card      bool   // the result is a Profile.Card
+	Greet     Greet   // what the message is in the handshake
+	Without   bool    // not for messages that need no handshake
+	Local     *Reply  // what idmux says to it, where clients share a connection; nil: nothing
+	Card      bool    // the result is a Profile.Card
+	Marks     uint32  // of such requests, for AskOf
+	Whose     Whose   // of such notifications are passed on, where clients share a connection; empty: all
+	Doc       *DocUse // nil: nothing to do with documents
 
 	Makes    []*OwnedRule // the answer may have such values
 	Owns     []OwnedUse   // values that must be the sender's, or that say whom the message is for
@@ -60,7 +76,9 @@ type Op struct {
 	Question *Question // who answers it
 	AskAt    rewrite.Path
 	Needs    rewrite.Path // in the params of the handshake of who answers
-	News     To           // who gets it, where no value says so; empty: nobody
+	AskOf    uint32       // of Question: owner is who has calls with one of these Marks in flight; 0: any calls
+	Show     *ShowUse
+	News     To // who gets it, where no value says so; empty: nobody
 }
 
 // Ref is a compiled Reference.

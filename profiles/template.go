@@ -61,7 +61,11 @@ func (m *Message) notification() *Template {
 	if m == nil {
 		return nil
 	}
-	t := m.body()
+	return m.body().whole()
+}
+
+// whole makes a template of a message from that of its method and params.
+func (t *Template) whole() *Template {
 	t.Parts[0] = append([]byte(`{"jsonrpc":"2.0",`), t.Parts[0]...)
 	last := len(t.Parts) - 1
 	t.Parts[last] = append(t.Parts[last], '}')

@@ -55,6 +55,10 @@ func newAgent(t *testing.T) *sseAgent {
 			_, _ = w.Write([]byte(strings.ReplaceAll(text, "ID", string(idIn(body)))))
 			_ = http.NewResponseController(w).Flush()
 		}
+		if asked := r.Header.Get("A2A-Extensions"); asked != "" { // what of it is active
+			w.Header().Set("A2A-Extensions", strings.Split(asked, ",")[0])
+			w.Header().Set("Set-Cookie", "a=b")
+		}
 		script := agentScripts[name]
 		if len(script) > 0 && script[0][0] == '{' {
 			send(script[0])
@@ -116,24 +120,31 @@ func TestAgentStreamsOverHTTP(t *testing.T) {
 	}
 }
 
-// TestAgentIsTold which version of its protocol a client speaks, over both transports, and nothing else.
+// TestAgentIsTold which version of its protocol a client speaks, and the client which extensions are active, and nothing else.
 func TestAgentIsTold(t *testing.T) {
 	a := newAgent(t)
 	f := startFront(t, a.URL, asAgent(t, func(s *settings) { s.listener.Origins = []string{"https://app.example"} }))
-	r := f.request(t, http.MethodPost, agentRequest("1", "SendMessage", "json"),
-		"Content-Type", "application/json", "A2A-Version", "1.0", "A2A-Extensions", "https://x/1,https://x/2", "X-A2A-Extensions", "y", "Authorization", "Bearer z")
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	got := await(t, a.header, "the request")
-	for name, want := range map[string]string{"A2A-Version": "1.0", "A2A-Extensions": "https://x/1,https://x/2", "X-A2A-Extensions": "y", "Authorization": ""} {
-		if got.Get(name) != want {
-			t.Errorf("%s is %q, want %q", name, got.Get(name), want)
+	for _, script := range []string{"json", "late"} { // JSON, and a stream of events
+		r := f.request(t, http.MethodPost, agentRequest("1", "SendStreamingMessage", script), "Content-Type", "application/json", "Origin", "https://app.example",
+			"A2A-Version", "1.0", "A2A-Extensions", "https://x/1,https://x/2", "X-A2A-Extensions", "y", "Authorization", "Bearer z")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		got := await(t, a.header, "the request")
+		for name, want := range map[string]string{"A2A-Version": "1.0", "A2A-Extensions": "https://x/1,https://x/2", "X-A2A-Extensions": "y", "Authorization": ""} {
+			if got.Get(name) != want {
+				t.Errorf("%s: %s is %q, want %q", script, name, got.Get(name), want)
+			}
+		}
+		for name, want := range map[string]string{"A2A-Extensions": "https://x/1", "Access-Control-Expose-Headers": "A2a-Extensions", "Set-Cookie": ""} {
+			if resp.Header.Get(name) != want {
+				t.Errorf("%s: %s of the answer is %q, want %q", script, name, resp.Header.Get(name), want)
+			}
 		}
 	}
-	resp, _ = f.get(t, http.MethodOptions, "/", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
+	resp, _ := f.get(t, http.MethodOptions, "/", "Origin", "https://app.example", "Access-Control-Request-Method", "POST")
 	if allowed := resp.Header.Get("Access-Control-Allow-Headers"); allowed != "Content-Type, A2a-Version, A2a-Extensions, X-A2a-Extensions" {
 		t.Errorf("a browser may send %s", allowed)
 	}
@@ -215,4 +226,31 @@ func TestAgentClientsLeaveOverHTTP(t *testing.T) {
 	if got := fmt.Sprint(f.router.Stats().Faults["client_gone"]); got != "1" {
 		t.Errorf("%s clients have left", got)
 	}
+}
+
+// TestAgentStreamsEndWithTheProxy: the client of a stream is told why it ends, and its agent that nobody reads on.
+func TestAgentStreamsEndWithTheProxy(t *testing.T) {
+	a := newAgent(t)
+	f := startFront(t, a.URL, asAgent(t, nil))
+	streams := make(chan *eventStream, 1)
+	go func() { streams <- f.follow(t, agentRequest("7", "SendStreamingMessage", "steps")) }()
+	select {
+	case a.steps <- agentStep{agentWorking, false}:
+	case <-t.Context().Done():
+		t.Fatal("the agent has no request")
+	}
+	s := await(t, streams, "the stream")
+	if got := s.next(); got != strings.ReplaceAll(agentWorking, "ID", "7") {
+		t.Fatalf("got %s", got)
+	}
+	if left := f.router.Drain(t.Context()); left != 0 {
+		t.Errorf("%d calls were cut", left)
+	}
+	if got := s.next(); !strings.HasPrefix(got, `{"jsonrpc":"2.0","id":7,"error":{"code":-32603,`) || !strings.Contains(got, `"shutting_down"`) {
+		t.Errorf("got %s, want the reason", got)
+	}
+	if got := s.next(); got != "" {
+		t.Errorf("behind the end: %s", got)
+	}
+	await(t, a.left, "the end of the agent's answer")
 }

@@ -32,15 +32,15 @@ func serveAudience(url string) {
 	for range audienceSize {
 		ws, _, err := websocket.DefaultDialer.Dial(url, nil)
 		if err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			os.Exit(1)
 		}
 		if err := ws.WriteMessage(websocket.TextMessage, []byte(subscribeHeads)); err != nil {
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			os.Exit(1)
 		}
 		if _, _, err := ws.ReadMessage(); err != nil { // the answer
-			fmt.Println(err)
+			fmt.Fprintln(os.Stdout, err)
 			os.Exit(1)
 		}
 		go func() {
@@ -58,7 +58,7 @@ func serveAudience(url string) {
 			}
 		}()
 	}
-	fmt.Println("ready")
+	fmt.Fprintln(os.Stdout, "ready")
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 		n, _ := strconv.ParseInt(in.Text(), 10, 64)
 		more.L.Lock()
@@ -66,7 +66,7 @@ func serveAudience(url string) {
 			more.Wait()
 		}
 		more.L.Unlock()
-		fmt.Println(n)
+		fmt.Fprintln(os.Stdout, n)
 	}
 }
 

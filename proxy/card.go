@@ -141,13 +141,33 @@ func (h *httpEntrance) serveCard(w http.ResponseWriter, r *http.Request) bool {
 	if t == nil {
 		return false
 	}
+	h.router.cards.add(h.forwardCard(w, r, t, before, file))
+	return true
+}
+
+// CardOutcome is how a request for a card ended. The word is the metric label.
+type CardOutcome string
+
+// Outcomes of requests for cards.
+const (
+	CardGiven       CardOutcome = "given"
+	CardRefused     CardOutcome = "refused"     // by the agent
+	CardTooLarge    CardOutcome = "too_large"   // more than maxCard
+	CardMalformed   CardOutcome = "malformed"   // cannot be rewritten
+	CardUnreachable CardOutcome = "unreachable" // the agent cannot be reached, or does not answer in time
+)
+
+var cardOutcomes = []CardOutcome{CardGiven, CardRefused, CardTooLarge, CardMalformed, CardUnreachable}
+
+// forwardCard answers a request for a target's card.
+func (h *httpEntrance) forwardCard(w http.ResponseWriter, r *http.Request, t *Target, before, file string) CardOutcome {
 	from := h.caller(r)
 	w.Header().Set(headerRequestID, from.requestID)
 	conn := t.pool.Pick(upstream.Choice{Key: from.remote})
 	if conn == nil || h.router.Draining() {
 		w.Header().Set("Retry-After", "1")
 		httpError(w, http.StatusServiceUnavailable, "the agent cannot be reached")
-		return true
+		return CardUnreachable
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), t.cfg.Timeout)
 	defer cancel()
@@ -155,21 +175,24 @@ func (h *httpEntrance) serveCard(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case errors.Is(err, wire.ErrTooLarge):
 		httpError(w, http.StatusBadGateway, fmt.Sprintf("the agent's card has more than %d KiB", maxCard>>10))
+		return CardTooLarge
 	case errors.Is(err, context.DeadlineExceeded):
 		httpError(w, http.StatusGatewayTimeout, "the agent did not answer in time")
+		return CardUnreachable
 	case err != nil:
 		httpError(w, http.StatusBadGateway, "the agent cannot be reached")
+		return CardUnreachable
 	case got.Status != http.StatusOK:
 		refuseCard(w, got)
-	default:
-		card, err := agentcard.File(got.Body, t.cfg.Depth, t.cfg.Card.URLs, t.cardURL(conn, t.publicURL(from, before)))
-		if err != nil {
-			httpError(w, http.StatusBadGateway, "the agent's card cannot be rewritten: "+strings.TrimPrefix(err.Error(), "agentcard: "))
-			return true
-		}
-		writeCard(w, r, got.Header, card)
+		return CardRefused
 	}
-	return true
+	card, err := agentcard.File(got.Body, t.cfg.Depth, t.cfg.Card.URLs, t.cardURL(conn, t.publicURL(from, before)))
+	if err != nil {
+		httpError(w, http.StatusBadGateway, "the agent's card cannot be rewritten: "+strings.TrimPrefix(err.Error(), "agentcard: "))
+		return CardMalformed
+	}
+	writeCard(w, r, got.Header, card)
+	return CardGiven
 }
 
 // cardPath is where to get a card at the upstream.

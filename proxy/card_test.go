@@ -157,14 +157,15 @@ func TestExtendedCardNamesTheProxy(t *testing.T) {
 func TestCardsThatAreNotPassedOn(t *testing.T) {
 	agent := cardAgent(t)
 	for path, want := range map[string]struct {
-		status int
-		text   string
+		status  int
+		text    string
+		outcome CardOutcome
 	}{
-		"/large":                  {http.StatusBadGateway, "more than 1024 KiB"},
-		"/twice":                  {http.StatusBadGateway, "cannot be rewritten: a member occurs twice"},
-		"/broken":                 {http.StatusBadGateway, "status 500"},
-		"/nowhere":                {http.StatusNotFound, "no card here"},
-		"/.well-known/agent.json": {http.StatusUnauthorized, "those it knows"},
+		"/large":                  {http.StatusBadGateway, "more than 1024 KiB", CardTooLarge},
+		"/twice":                  {http.StatusBadGateway, "cannot be rewritten: a member occurs twice", CardMalformed},
+		"/broken":                 {http.StatusBadGateway, "status 500", CardRefused},
+		"/nowhere":                {http.StatusNotFound, "no card here", CardRefused},
+		"/.well-known/agent.json": {http.StatusUnauthorized, "those it knows", CardRefused},
 	} {
 		f := startFront(t, agent.URL, asAgent(t, func(s *settings) { s.target.Card.Path = path }))
 		resp, body := f.get(t, http.MethodGet, wellKnown)
@@ -173,6 +174,9 @@ func TestCardsThatAreNotPassedOn(t *testing.T) {
 		}
 		if auth := resp.Header.Get("Www-Authenticate"); (auth != "") != (want.status == http.StatusUnauthorized) {
 			t.Errorf("%s: Www-Authenticate %q", path, auth)
+		}
+		if n := f.router.Stats().Cards[want.outcome]; n != 1 {
+			t.Errorf("%s: counted %d times as %s", path, n, want.outcome)
 		}
 		f.shutdown()
 	}
@@ -183,6 +187,9 @@ func TestCardsThatAreNotPassedOn(t *testing.T) {
 	f.pool.Drain()
 	if resp, _ := f.get(t, http.MethodGet, wellKnown); resp.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("without an agent, the status is %d", resp.StatusCode)
+	}
+	if n := f.router.Stats().Cards[CardUnreachable]; n != 1 {
+		t.Errorf("%d unreachable agents", n)
 	}
 	plain := startFront(t, agent.URL, nil)
 	if resp, _ := plain.get(t, http.MethodGet, wellKnown); resp.StatusCode != http.StatusMethodNotAllowed {

@@ -18,13 +18,15 @@ type client struct {
 	limit int                           // requests in flight
 	pins  []pin                         // one for each upstream that its requests can go to
 	moved func(code int, reason string) // called when a connection that it has leased is lost; nil: it takes another
-	out   sink                          // where it is sent what is no answer; nil: it can be sent none
+	hold  hold
+	out   sink // where it is sent what is no answer; nil: it can be sent none
 
 	// Safe for concurrent use.
 	seq      atomic.Uint64
 	inFlight atomic.Int64
 	owning   atomic.Bool  // something was noted as the client's
 	streams  atomic.Int64 // requests that have been answered, and will be again
+	spoke    atomic.Int64 // when it has sent something last: as Target.spoken counts
 	gathered atomic.Int64 // bytes of answers to batches that are not complete
 	gone     atomic.Bool  // it has left: who still gives it something has to take it back
 }
@@ -38,8 +40,9 @@ type pin struct {
 	conn   atomic.Pointer[upstream.Conn]
 	own    atomic.Bool // the client has, or will have, a connection of its own
 
-	greeted atomic.Bool            // the client's handshake has been answered
-	said    atomic.Pointer[[]byte] // the params of that; nil: none, or too large to be kept
+	greeted atomic.Bool                   // the client's handshake has been answered
+	said    atomic.Pointer[[]byte]        // the params of that; nil: none, or too large to be kept
+	desk    atomic.Pointer[upstream.Conn] // where its documents are
 }
 
 // sink takes messages for a client that are no answers. It must not block.

@@ -68,14 +68,16 @@ type ListenerConfig struct {
 	Subprotocols []string // of WebSocket that a client may ask for, the preferred first
 	Compression  CompressionConfig
 
-	Connections int // connections at a time; more are refused
-	InFlight    int // requests in flight for each session; more are refused at once
-	Message     int // bytes of one frame or POST body, after decompression
-	Batch       int // members of one batch
-	Streams     int // requests at a time on one HTTP/2 connection
-	Depth       int // arrays and objects open at once
-	SendQueue   int // bytes waiting for a client that doesn't read; more and it is evicted
-	BatchReply  int // bytes of the answers gathered for a session's batches
+	Connections int       // connections at a time; more are refused
+	InFlight    int       // requests in flight for each session; more are refused at once
+	Message     int       // bytes of one frame or POST body, after decompression
+	Batch       int       // members of one batch
+	MCP         MCPConfig // with mcp+http and mcp+https only
+
+	Streams    int // requests at a time on one HTTP/2 connection
+	Depth      int // arrays and objects open at once
+	SendQueue  int // bytes waiting for a client that doesn't read; more and it is evicted
+	BatchReply int // bytes of the answers gathered for a session's batches
 
 	HeaderTimeout time.Duration // for the request line and headers
 	BodyTimeout   time.Duration // how long a body or a frame that has begun may take, besides a second for each 4 KiB
@@ -91,6 +93,7 @@ func DefaultListener(name, listen, upstream string) ListenerConfig {
 	return ListenerConfig{
 		Name: name, Listen: listen, Upstream: upstream, SocketMode: 0o600,
 		TLS:         tlsconf.ServerConfig{MinVersion: tlsconf.DefaultVersion},
+		MCP:         DefaultMCP(),
 		Compression: CompressionConfig{HTTP: true, Over: 16 << 10},
 		Connections: 50000, InFlight: 1024, Message: l.Size, Batch: l.Batch, Streams: 128, Depth: l.Depth,
 		SendQueue: 64 << 20, BatchReply: 32 << 20,
@@ -119,6 +122,7 @@ func (c *ListenerConfig) Validate() error {
 	}
 	c.validateEdge(bad)
 	c.validateStream(bad)
+	c.validateMCP(bad)
 	for _, err := range append(patternProblems("methods.allow", c.Methods.Allow), patternProblems("methods.deny", c.Methods.Deny)...) {
 		bad("%w", err)
 	}

@@ -72,10 +72,10 @@ func (r *Router) route(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rew
 	id := e.ID.Of(frame)
 	switch {
 	case e.Kind == rewrite.Notification, e.Kind == rewrite.Request && string(id) == "null": // as older dialects send them
-		r.notice(&news{conn: c, parser: p, frame: frame, e: e, fl: &c.Flusher})
+		r.notice(r.newsOf(c, p, frame, e))
 		return
 	case e.Kind == rewrite.Request:
-		r.putQuestion(&news{conn: c, parser: p, frame: frame, e: e, fl: &c.Flusher})
+		r.putQuestion(r.newsOf(c, p, frame, e))
 		return
 	}
 	if id == nil || string(id) == "null" {
@@ -97,6 +97,23 @@ func (r *Router) route(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rew
 		return
 	}
 	r.answer(c, x, frame, e, &c.Flusher)
+}
+
+// newsOf is a message of a stream connection that is no answer. Where the transport can tell with which answer it came, it
+// belongs to the client of that.
+func (r *Router) newsOf(c *upstream.Conn, p *rewrite.Parser, frame []byte, e *rewrite.Envelope) *news {
+	n := &news{conn: c, parser: p, frame: frame, e: e, fl: &c.Flusher}
+	if c.Origin == nil {
+		return n
+	}
+	if key, ok := r.cfg.Instance.ParseID(c.Origin, c.ID); ok {
+		r.pending.Look(key, func(_ uint64, x *exchange) {
+			if x.client != &r.self {
+				n.owner, n.to = x.client, x.to
+			}
+		})
+	}
+	return n
 }
 
 // answer settles x with a response, or with a fault where it is none.
@@ -138,8 +155,7 @@ func (r *Router) answer(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 			return
 		}
 	}
-	out := wire.NewFrame()
-	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, append(edits, x.copies(frame, e)...))
+	out := x.response(frame, e, append(edits, x.copies(frame, e)...))
 	if x.legacy && end.Error != nil {
 		out.Code = x.target.cfg.Rules.Status.Of(codeOf(end.Error))
 	}
@@ -215,7 +231,9 @@ func (r *Router) Lost(c *upstream.Conn, unsent []*wire.Frame, err error) {
 	}
 	if t := r.targets[c.Pool.Name()]; t.cfg.Rules != nil {
 		r.lostFeeds(t, c)
+		r.lostCommon(t, c)
 		t.tokens.Lost(c)
+		t.desk.lost(c)
 		t.hands.lost(c)
 	}
 	r.lostQuestions(c)
@@ -305,6 +323,7 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 		if x.link != nil && x.link.stream != nil {
 			x.link.stream.last = true
 		}
+		x.keepHeader(a.Header)
 		r.answer(c, x, a.Body, e, nil)
 		return
 	}

@@ -1,6 +1,8 @@
 package proxy
 
 import (
+	"maps"
+	"net/http"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +34,7 @@ type exchange struct {
 	extra    *upstream.Extra // what the upstream is told of the client; nil: nothing
 	race     *race           // with the other attempt, where two are under way
 	link     *link           // what a profile ties to it; nil: nothing
+	reply    http.Header     // goes with the answer, where that is one over HTTP; nil: nothing
 	started  any             // what Hooks.CallStart returned
 
 	// state is ticket<<2 | phase. The ticket changes with each use of the object, so that a frame that is still queued
@@ -65,6 +68,7 @@ func newExchange(c *client, to replier, slot int, id []byte) *exchange {
 // free gives x back. Its ticket moves on.
 func (x *exchange) free() {
 	x.client, x.to, x.target, x.conn, x.race, x.link, x.started, x.extra = nil, nil, nil, nil, nil, nil, nil, nil
+	x.reply = nil
 	x.key, x.queueBy, x.hedgeAt, x.began, x.attempts, x.safe, x.legacy = rewrite.Key{}, 0, 0, 0, 0, false, false
 	if cap(x.req) > 16<<10 {
 		x.req = nil // a pool remembers the largest it ever held
@@ -105,6 +109,48 @@ func (x *exchange) again() { x.state.Store((x.state.Load()>>2 + 1) << 2) }
 
 // waits reports whether the request is not written yet.
 func (x *exchange) waits() bool { return x.state.Load()&3 == queued }
+
+// keepHeader notes those headers of an HTTP upstream's answer that the profile has. What is noted is read by others from the
+// first response on, and stays as it is.
+func (x *exchange) keepHeader(header http.Header) {
+	if x.target.cfg.Rules == nil || x.streaming() {
+		return
+	}
+	var reply http.Header
+	for _, name := range x.target.cfg.Rules.Headers {
+		if values := header.Values(name); len(values) > 0 {
+			if reply == nil {
+				reply = make(http.Header)
+			}
+			reply[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	x.reply = reply
+}
+
+// response makes the client's answer of the upstream's.
+func (x *exchange) response(frame []byte, e *rewrite.Envelope, edits []rewrite.Edit) *wire.Frame {
+	out := wire.NewFrame()
+	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, edits)
+	if x.reply != nil {
+		out.With = x.reply
+	}
+	return out
+}
+
+// giveHeader puts what goes with an answer into the headers of one over HTTP.
+func giveHeader(dst http.Header, f *wire.Frame) {
+	header, ok := f.With.(http.Header)
+	if !ok {
+		return
+	}
+	maps.Copy(dst, header)
+	if dst.Get("Access-Control-Allow-Origin") != "" { // a browser's script is shown only what is listed
+		for name := range header {
+			dst.Add("Access-Control-Expose-Headers", name)
+		}
+	}
+}
 
 // faultFrame is faultFrame with the code that the target's profile has for idmux's errors. The status of HTTP stays that of
 // the fault. t may be nil.

@@ -228,7 +228,10 @@ func (r *Router) unsend(x *exchange, f rewrite.Fault, fl *wire.Flusher) {
 	}
 	c, to, slot, answer := x.client, x.to, x.slot, x.target.faultFrame(x.id, f)
 	if x.link != nil {
-		r.unlink(x, f)
+		if better := r.unlink(x, f); better != nil {
+			answer.Release()
+			answer = better
+		}
 	}
 	x.free()
 	c.inFlight.Add(-1)

@@ -64,6 +64,9 @@ func (r *Router) handshake(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 	switch {
 	case p.own.Load():
 		return false
+	case op != nil && op.Without && t.hands.needsNone(in, e):
+		r.unsend(x, rewrite.NewFault(rewrite.ReasonMethodDenied), in.flusher)
+		return true
 	case op != nil && op.Greet == profiles.GreetRequest:
 		r.greetClient(in, e, x)
 		return true
@@ -72,9 +75,10 @@ func (r *Router) handshake(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 			r.unsend(x, faultOf(rewrite.ReasonNotShared, op.Local.Error), in.flusher)
 			return true
 		}
-		r.settle(x, respond(x.id, op.Local.Result), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, op.Local.Result), CallEnd{}, false, in.flusher)
 		return true
 	case t.hands.mayPass(in, e, p, op):
+		r.release(in.client, in.flusher) // who asks for something listens, too
 		return false
 	}
 	r.unsend(x, faultOf(rewrite.ReasonNoHandshake, t.hands.rule.Early), in.flusher)
@@ -89,8 +93,15 @@ func (r *Router) handshakeNotice(in *inbound, e *rewrite.Envelope, t *Target, op
 		return false
 	case op != nil && (op.Greet == profiles.GreetDone || op.Local != nil):
 		r.drop(DropLocal, in.client.info.Prefix, in.frame)
+		if op.Local != nil && op.Local.Ends && in.client.out != nil {
+			in.client.out.end(CloseByClient, wire.CodeNormal)
+		}
+		if op.Greet == profiles.GreetDone {
+			r.release(in.client, in.flusher)
+		}
 		return true
 	case t.hands.mayPass(in, e, p, op):
+		r.release(in.client, in.flusher) // who asks for something listens, too
 		return false
 	}
 	r.drop(DropNoHandshake, in.client.info.Prefix, in.frame)
@@ -102,6 +113,11 @@ func (h *hands) mayPass(in *inbound, e *rewrite.Envelope, p *pin, op *profiles.O
 	if p.greeted.Load() || op != nil && op.Greet == profiles.GreetBefore {
 		return true
 	}
+	return h.needsNone(in, e)
+}
+
+// needsNone reports whether a message stands for itself.
+func (h *hands) needsNone(in *inbound, e *rewrite.Envelope) bool {
 	for i := range h.rule.Unless {
 		if _, found := h.rule.Unless[i].Find(in.frame, e); found == rewrite.Found {
 			return true
@@ -127,7 +143,7 @@ func (r *Router) greetClient(in *inbound, e *rewrite.Envelope, x *exchange) {
 	}
 	request := h.build(in, e)
 	conns := r.handshakers(t)
-	if len(conns) == 0 && t.patience() == 0 && t.pool.Pick(upstream.Choice{}) == nil {
+	if len(conns) == 0 && t.pool.Pick(upstream.Choice{}) == nil && t.patience() == 0 { // picking has it started on demand
 		r.unsend(x, rewrite.NewFault(rewrite.ReasonNoUpstream), in.flusher)
 		return
 	}
@@ -157,18 +173,26 @@ func (r *Router) greetClient(in *inbound, e *rewrite.Envelope, x *exchange) {
 	}
 }
 
+// acceptedDepth is that of messages that have been accepted once.
+const acceptedDepth = 1 << 20
+
 // build is a client's request as it goes to every connection.
 func (h *hands) build(in *inbound, e *rewrite.Envelope) []byte {
 	if h.rule.First != nil {
 		return h.rule.First
 	}
-	edits := in.edits[:0]
-	for _, p := range h.rule.Replace {
-		if edit, ok := p.At.Put(in.frame, e, p.With); ok {
-			edits = append(edits, edit)
+	request := in.parser.AppendRequest(nil, in.frame, e, parkedID, nil)
+	for _, put := range h.rule.Replace { // one by one: what is added may be within what was
+		p := rewrite.Parser{Limits: rewrite.Limits{Size: len(request), Depth: acceptedDepth}}
+		_, envs, fault := p.Parse(request)
+		if !fault.Ok() {
+			break
+		}
+		if edit, ok := put.At.Put(request, &envs[0], put.With); ok {
+			request = rewrite.AppendEdited(nil, request, envs[0].Msg, []rewrite.Edit{edit})
 		}
 	}
-	return in.parser.AppendRequest(nil, in.frame, e, parkedID, edits)
+	return request
 }
 
 // handshakers are the connections of a target that have, or need, a handshake.
@@ -184,8 +208,20 @@ func (r *Router) handshakers(t *Target) []*upstream.Conn {
 
 // welcome answers a client's handshake.
 func (r *Router) welcome(x *exchange, result []byte, fl *wire.Flusher) {
-	x.client.pin(x.target).greeted.Store(true)
-	r.settle(x, respond(x.id, result), CallEnd{}, false, fl)
+	c, t := x.client, x.target
+	if f := t.hands.mismatch(c.pin(t), result); !f.Ok() {
+		r.fail(x, f, fl)
+		return
+	}
+	again := c.pin(t).greeted.Load()
+	if !again {
+		c.hold.begin(c)
+		c.pin(t).greeted.Store(true)
+	}
+	r.settle(x, respondTo(x, result), CallEnd{}, false, fl)
+	if !again {
+		r.joined(c, t, fl)
+	}
 }
 
 // greet makes the handshake on a connection that is new or has been waiting for it. Until somebody has asked for one, calls
@@ -204,7 +240,7 @@ func (r *Router) greet(t *Target, c *upstream.Conn) {
 	if h.request == nil && h.rule.First != nil && s.state == handNone {
 		h.request = h.rule.First
 	}
-	request := h.request
+	request, waiting := h.request, h.waiting
 	ask := request != nil && (s.state == handNone || s.state == handFailing)
 	if ask {
 		s.state = handAsking
@@ -213,6 +249,9 @@ func (r *Router) greet(t *Target, c *upstream.Conn) {
 	h.mu.Unlock()
 	switch {
 	case ask:
+		for _, k := range waiting { // not for a connection any more
+			r.pending.Look(k, func(_ uint64, x *exchange) { x.queueBy = 0 })
+		}
 		c.Hold()
 		if !r.askAside(t, c, &link{act: actGreet}, true, func(dst, wireID []byte) []byte { return appendUnder(dst, request, wireID) }) {
 			r.handFailed(t, c, rewrite.NewFault(rewrite.ReasonUpstreamLost))
@@ -258,6 +297,7 @@ func (r *Router) greeted(c *upstream.Conn, x *exchange, frame []byte, e *rewrite
 		anew = false
 	}
 	r.restoreLevels(t, c)
+	r.resumeDocuments(t, c, frame, e)
 	c.Admit()
 	for _, k := range waiting {
 		if w, ok := r.pending.Remove(k); ok {

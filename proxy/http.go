@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/idmux/idmux/internal/wire"
@@ -18,6 +19,7 @@ type httpEntrance struct {
 	*Listener
 	server  *http.Server
 	clients map[net.Conn]*httpConn // guarded by Listener.mu; those that lease connections
+	serving sync.RWMutex           // a gate that handlers hold open; the server does not wait for those that it cuts off
 }
 
 func newHTTPEntrance(l *Listener, log *slog.Logger) *httpEntrance {
@@ -53,13 +55,17 @@ func (h *httpEntrance) serve(ln net.Listener) error {
 func (h *httpEntrance) shut(ctx context.Context, _ net.Listener) error {
 	err := h.server.Shutdown(ctx)
 	if ctx.Err() != nil {
-		return h.server.Close() // POSTs that the drain did not see to their end
+		err = h.server.Close() // POSTs that the drain did not see to their end
 	}
+	h.serving.Lock()
+	defer h.serving.Unlock()
 	return err
 }
 
 // ServeHTTP implements http.Handler.
 func (h *httpEntrance) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h.serving.RLock()
+	defer h.serving.RUnlock()
 	if r.ContentLength != 0 {
 		// The server reads the body of a refused request, too, for as long as it may take.
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(h.cfg.BodyTimeout))

@@ -19,6 +19,7 @@ type (
 	tokens    = correlate.Tokens[*client, *upstream.Conn]
 	token     = correlate.Token[*client, *upstream.Conn]
 	questions = correlate.Questions[*client, *upstream.Conn]
+	standing  = correlate.Standing[*client, *upstream.Conn]
 	question  = correlate.Question[*client, *upstream.Conn]
 	ending    = correlate.Ending[*client, *upstream.Conn]
 )
@@ -40,6 +41,7 @@ type link struct {
 	stops   []stop
 	card    bool   // the answer is a card of the upstream
 	public  string // URL for it: where the client reaches the upstream; empty: nobody knows
+	marks   uint32 // see profiles.Op
 }
 
 // act is what a request does to a subscription.
@@ -57,6 +59,11 @@ const (
 
 // bound reports whether x may go to one connection only.
 func (x *exchange) bound() bool { return x.link != nil && x.link.conn != nil }
+
+// marked reports whether x has one of some marks; none stand for any.
+func (x *exchange) marked(marks uint32) bool {
+	return marks == 0 || x.link != nil && x.link.marks&marks != 0
+}
 
 // linked returns x's link, made on first use.
 func (x *exchange) linked() *link {
@@ -79,6 +86,10 @@ func (t *Target) correlate(cfg SubscriptionConfig) {
 	if t.cfg.Rules == nil {
 		return
 	}
+	t.standing = correlate.NewStanding[*client, *upstream.Conn](standingThings)
+	if t.cfg.Rules.Document != nil && !t.pool.SessionMode() && !t.pool.HTTP() {
+		t.desk = newDesk(t.cfg.Rules.Document, cfg)
+	}
 	t.owned = newPossessions()
 	t.levels = make(map[*profiles.LevelRule]*levels)
 	for _, rule := range t.cfg.Rules.Levels {
@@ -95,6 +106,9 @@ func (in *inbound) rules(t *Target, e *rewrite.Envelope) *profiles.Op {
 	in.edits = in.edits[:0]
 	if t.cfg.Rules == nil {
 		return nil
+	}
+	if t.cfg.Rules.Latest {
+		in.client.spoke.Store(t.spoken.Add(1))
 	}
 	return t.cfg.Rules.Client(in.parser.Name(in.frame, e))
 }
@@ -145,6 +159,18 @@ func respond(id, result []byte) *wire.Frame {
 	return f
 }
 
+// respondTo is respond to a request, in the form of its time.
+func respondTo(x *exchange, result []byte) *wire.Frame {
+	if !x.legacy {
+		return respond(x.id, result)
+	}
+	f := wire.NewFrame()
+	f.B = append(append(f.B, `{"result":`...), result...)
+	f.B = append(append(f.B, `,"error":null,"id":`...), x.id...)
+	f.B = append(f.B, '}')
+	return f
+}
+
 // faultOf is the fault with a profile's own error in place of idmux's, where the profile has one.
 func faultOf(why rewrite.Reason, e profiles.ErrorObject) rewrite.Fault {
 	f := rewrite.NewFault(why)
@@ -181,6 +207,9 @@ func (r *Router) tell(c *client, to any, f *wire.Frame, fl *wire.Flusher) bool {
 	if c == nil || c.out == nil {
 		f.Release()
 		return false
+	}
+	if c.hold.put(f) {
+		return true
 	}
 	c.out.send(f, fl)
 	return true

@@ -70,6 +70,8 @@ func NewListener(cfg ListenerConfig, router *Router, log *slog.Logger) (*Listene
 	l.lanes.legacy = slices.ContainsFunc(rt.targets, func(t *Target) bool { return t.cfg.Rules != nil && t.cfg.Rules.Legacy })
 	if tr, err := cfg.Transport(); err == nil && tr.Stream {
 		l.entrance = &streamEntrance{Listener: l, transport: tr}
+	} else if err == nil && tr.MCP {
+		l.entrance = newMCPEntrance(l, tr, log)
 	} else {
 		l.entrance = newHTTPEntrance(l, log)
 	}

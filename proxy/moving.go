@@ -161,12 +161,15 @@ func (r *Router) leave(c *client) {
 		t.tokens.Leave(c)
 		t.owned.forget(c)
 		r.leaveLevels(t, c)
+		t.standing.Leave(c)
+		r.leaveDocuments(t, c)
 		t.users.remove(c)
 	}
 	r.leaveQuestions(c)
 }
 
 func (r *Router) leaveQuestions(c *client) {
+	c.hold.discard()
 	for _, q := range r.questions.Leave(c) {
 		r.declineQuestion(q, rewrite.ReasonClientGone)
 	}

@@ -81,12 +81,20 @@ func (r *Router) notice(n *news) {
 		}
 	}
 	tenant, _ := n.conn.Tenant.Load().(*client)
-	if n.owner != nil {
+	if n.owner != nil && (op == nil || op.News != profiles.ToAll) {
 		tenant = n.owner
 	}
 	switch {
 	case tenant != nil:
 		r.passLevelled(tenant, n, t, op)
+	case op != nil && op.Doc != nil && t.desk != nil:
+		r.giveDocument(n, t, op.Doc)
+	case op != nil && op.News == profiles.ToFirst:
+		if first := t.first(rewrite.Path{}); first != nil {
+			r.pass(first, n)
+			return
+		}
+		r.drop(DropUnowned, n.conn.Name, n.frame)
 	case op == nil || op.News == "" || op.News == profiles.ToNone:
 		r.drop(unowned(op), n.conn.Name, n.frame)
 	case op.News == profiles.ToAll:
@@ -94,7 +102,7 @@ func (r *Router) notice(n *news) {
 			r.pass(u, n)
 		}
 	default:
-		if owner, to := r.soleAsker(n.conn); owner != nil {
+		if owner, to := r.soleAsker(n.conn, 0); owner != nil {
 			n.to = to
 			r.passLevelled(owner, n, t, op)
 			return
@@ -166,13 +174,13 @@ func (r *Router) giveEvent(n *news, t *Target, op *profiles.Op) bool {
 	return false
 }
 
-// soleAsker returns the one client that waits for answers over a connection, and where the latest of them goes; nil if there
-// are several, or none. Streams that are open wait for nothing.
-func (r *Router) soleAsker(c *upstream.Conn) (sole *client, to replier) {
+// soleAsker returns the one client that waits for answers over a connection, with marks: to requests that have one of these, and
+// where the latest of them goes; nil if there are several, or none. Streams that are open wait for nothing.
+func (r *Router) soleAsker(c *upstream.Conn, marks uint32) (sole *client, to replier) {
 	several := false
 	var latest uint64
 	r.pending.Collect(nil, func(_ rewrite.Key, conn uint64, x *exchange) bool {
-		if conn == c.ID && x.client != &r.self && !x.waits() && !x.streaming() {
+		if conn == c.ID && x.client != &r.self && !x.waits() && !x.streaming() && x.marked(marks) {
 			several = several || sole != nil && sole != x.client
 			sole = x.client
 			if x.order >= latest {

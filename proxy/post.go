@@ -221,6 +221,7 @@ func isTimeout(err error) bool {
 }
 
 func (h *httpEntrance) writeAnswer(w http.ResponseWriter, r *http.Request, f *wire.Frame) {
+	giveHeader(w.Header(), f)
 	status := http.StatusOK
 	switch f.Code { // set on faults of idmux's own, or a status
 	case rewrite.CodeParse, rewrite.CodeInvalidRequest:

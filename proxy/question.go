@@ -27,6 +27,10 @@ func (r *Router) putQuestion(n *news) {
 		_ = c.Offer(out, n.fl) // if its queue is full or it is gone, the upstream has other worries
 		return
 	}
+	if op != nil && op.Show != nil && r.isShared(n) {
+		r.show(n, t, op)
+		return
+	}
 	who := r.whoAnswers(n, t, op)
 	if who != nil && op != nil && op.Question != nil && op.Question.Needs != "" && !who.able(n.conn, t, op) {
 		who = nil
@@ -76,9 +80,13 @@ func (r *Router) whoAnswers(n *news, t *Target, op *profiles.Op) *client {
 	}
 	switch op.Question.By {
 	case profiles.ByOwner:
-		owner, to := r.soleAsker(n.conn)
-		n.to = to
-		return owner
+		if owner, to := r.soleAsker(n.conn, op.AskOf); owner != nil {
+			n.to = to
+			return owner
+		}
+		return t.standIn(op.Question.Else, op.Needs)
+	case profiles.ByFirst, profiles.ByLatest:
+		return t.standIn(op.Question.By, op.Needs)
 	case profiles.ByToken:
 		at, found := op.AskAt.Find(n.frame, n.e)
 		if found != rewrite.Found {
@@ -106,6 +114,9 @@ func (r *Router) answerQuestion(in *inbound, e *rewrite.Envelope) {
 		r.drop(DropNotOwed, in.client.info.Prefix, in.frame)
 		return
 	}
+	if q.ID == nil { // it was shown to all, and has been answered
+		return
+	}
 	f := wire.NewFrame()
 	f.B = rewrite.AppendResponse(f.B, in.frame, e, q.ID, nil)
 	f.Urgent = true
@@ -131,7 +142,7 @@ func (r *Router) decline(c *upstream.Conn, id []byte, why rewrite.Reason, fl *wi
 
 // declineQuestion is decline for one that a client was asked.
 func (r *Router) declineQuestion(q *question, why rewrite.Reason) {
-	if q.Conn.Ready() {
+	if q.ID != nil && q.Conn.Ready() {
 		r.decline(q.Conn, q.ID, why, nil)
 	}
 }
@@ -157,6 +168,9 @@ func (r *Router) lostQuestions(c *upstream.Conn) {
 
 // recallFrom tells a client that its answer is not wanted any more, where the profile has a message for that.
 func (r *Router) recallFrom(q *question) {
+	if q.Conn == nil { // it was no question of one connection's
+		return
+	}
 	rules := r.targets[q.Conn.Pool.Name()].cfg.Rules
 	if rules == nil || rules.Recall == nil {
 		return
@@ -172,10 +186,5 @@ func (c *client) able(conn *upstream.Conn, t *Target, op *profiles.Op) bool {
 	if t.hands == nil || conn.Tenant.Load() != nil {
 		return true
 	}
-	said := c.pin(t).said.Load()
-	if said == nil {
-		return false
-	}
-	_, found := op.Needs.Find(*said, &rewrite.Envelope{Params: rewrite.Span{End: len(*said)}})
-	return found == rewrite.Found
+	return c.says(t, op.Needs)
 }

@@ -34,6 +34,7 @@ const (
 	DropLevel            Drop = "level"                // a notification below the level that its client wants
 	DropLocal            Drop = "local"                // a notification that ends with idmux, since others share the upstream
 	DropNoHandshake      Drop = "no_handshake"         // a notification of a client that has not begun as its protocol demands
+	DropDocument         Drop = "document"             // a notification about a document that the client has not open, or with another text
 	DropTooManyQuestions Drop = "too_many_questions"   // a request to a client that owes many answers already
 )
 
@@ -41,7 +42,7 @@ var drops = []Drop{
 	DropLate, DropDuplicate, DropUnknown, DropWrongConn, DropForeignID, DropNullID, DropGarbage, DropNoise, DropUnowned,
 	DropNotOwed, DropDenied, DropNoUpstream, DropClientGone, DropNoticeFailed,
 	DropUnknownHandle, DropUnknownToken, DropUnknownReference, DropEarlyEvent, DropNoPush, DropTooManyQuestions,
-	DropLevel, DropLocal, DropNoHandshake,
+	DropLevel, DropLocal, DropNoHandshake, DropDocument,
 }
 
 // CloseReason is why a session ended. The word is the log field and the metric label.
@@ -59,12 +60,13 @@ const (
 	CloseMute         CloseReason = "ping_timeout"  // did not answer a ping
 	CloseUpstreamLost CloseReason = "upstream_lost" // in session mode: the state that its upstream connection had is gone
 	CloseSlowSender   CloseReason = "slow_sender"   // began a frame and did not come to its end in time
+	CloseIdle         CloseReason = "idle"          // an MCP session over HTTP that nobody used for long
 	CloseDrain        CloseReason = "drain"         // idmux shuts down
 )
 
 var closeReasons = []CloseReason{
 	CloseByClient, CloseLost, CloseSlowConsumer, CloseTooLarge, CloseNotText, CloseNotUTF8, CloseProtocol, CloseMute,
-	CloseUpstreamLost, CloseSlowSender, CloseDrain,
+	CloseUpstreamLost, CloseSlowSender, CloseIdle, CloseDrain,
 }
 
 // counters count by a fixed set of words, so that nothing from outside becomes a metric label. Safe for concurrent use.
@@ -109,5 +111,6 @@ var faultReasons = []rewrite.Reason{
 	rewrite.ReasonShuttingDown, rewrite.ReasonResponseTooLarge,
 	rewrite.ReasonBadResponse, rewrite.ReasonUpstreamStatus, rewrite.ReasonClientGone,
 	rewrite.ReasonUnknownHandle, rewrite.ReasonUnknownReference, rewrite.ReasonNoPush, rewrite.ReasonSubscriptions,
-	rewrite.ReasonSubscriptionLost, rewrite.ReasonCancelled, rewrite.ReasonNoHandshake, rewrite.ReasonNotShared, rewrite.ReasonNotOwner,
+	rewrite.ReasonSubscriptionLost, rewrite.ReasonCancelled, rewrite.ReasonNoHandshake, rewrite.ReasonNotShared, rewrite.ReasonNotOwner, rewrite.ReasonBadHeader,
+	rewrite.ReasonDocument, rewrite.ReasonMismatch,
 }

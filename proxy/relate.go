@@ -13,7 +13,7 @@ import (
 func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profiles.Op) (settled bool) {
 	t := x.target
 	if op.Answer != nil {
-		r.settle(x, respond(x.id, op.Answer), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, op.Answer), CallEnd{}, false, in.flusher)
 		return true
 	}
 	if op.Dedicated {
@@ -23,9 +23,17 @@ func (r *Router) relate(in *inbound, e *rewrite.Envelope, x *exchange, op *profi
 		l := x.linked()
 		l.card, l.public = true, in.publicURL(t)
 	}
+	if op.Marks != 0 {
+		x.linked().marks = op.Marks
+	}
 	refuse := func(f rewrite.Fault) bool {
 		r.unsend(x, f, in.flusher)
 		return true
+	}
+	if op.Doc != nil && t.desk != nil && !in.client.owns(t) {
+		if f := r.relateDocument(in, e, t, op.Doc); !f.Ok() {
+			return refuse(f)
+		}
 	}
 	if op.Ref != nil {
 		if f := r.relateReference(in, e, t, op.Ref); !f.Ok() {
@@ -68,6 +76,9 @@ func (r *Router) relateNotice(in *inbound, e *rewrite.Envelope, t *Target, op *p
 	}
 	if op.Dedicated {
 		in.client.dedicate(t)
+	}
+	if !in.client.owns(t) && r.shareNotice(in, e, t, op) {
+		return true
 	}
 	switch {
 	case op.Ref != nil:
@@ -135,7 +146,7 @@ func (r *Router) useHandle(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 	s, use, at, why := in.handle(e, t, op, r.now.Load())
 	switch {
 	case s == nil && use.Part == profiles.PartUnsubscribe && use.Sub.Gone != nil && why.Reason == rewrite.ReasonUnknownHandle:
-		r.settle(x, respond(x.id, use.Sub.Gone), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, use.Sub.Gone), CallEnd{}, false, in.flusher)
 		return true
 	case s == nil:
 		r.unsend(x, why, in.flusher)
@@ -144,7 +155,7 @@ func (r *Router) useHandle(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 	conn, value, alone, ok := t.feeds.Where(s.Feed)
 	conn = t.reachIf(ok, use.Sub, conn)
 	if use.Part == profiles.PartUnsubscribe && (!alone || conn == nil) {
-		r.settle(x, respond(x.id, use.Sub.Done), CallEnd{}, false, in.flusher)
+		r.settle(x, respondTo(x, use.Sub.Done), CallEnd{}, false, in.flusher)
 		r.leaveFeed(t, s)
 		return true
 	}

@@ -50,6 +50,7 @@ type Router struct {
 	drops  counters[Drop]
 	faults counters[rewrite.Reason]
 	closes counters[CloseReason]
+	cards  counters[CardOutcome]
 
 	self      client // session 0: asks on idmux's own account, for health checks and subscriptions
 	questions *questions
@@ -78,6 +79,9 @@ type Target struct {
 	owned     *possessions
 	levels    map[*profiles.LevelRule]*levels // read-only after construction
 	hands     *hands                          // nil where clients share no handshake
+	standing  *standing
+	desk      *desk        // nil where clients share no documents
+	spoken    atomic.Int64 // messages of clients, where it counts which of them came last
 	users     users
 	shared    patterns     // subscribe methods whose identical subscriptions are one
 	wakes     atomic.Int64 // reasons to look after them since nobody did; see unpark
@@ -101,6 +105,7 @@ func NewRouter(cfg Config, hooks Hooks) *Router {
 		drops:   newCounters(drops),
 		faults:  newCounters(faultReasons),
 		closes:  newCounters(closeReasons),
+		cards:   newCounters(cardOutcomes),
 
 		questions: correlate.NewQuestions[*client, *upstream.Conn](cfg.Questions),
 	}
@@ -321,15 +326,14 @@ func (r *Router) Drain(ctx context.Context) int {
 	r.woken = done
 	r.mu.Unlock()
 	r.draining.Store(true)
-	if r.inFlight.Load() == 0 {
-		return 0
-	}
-	select {
-	case <-done:
-		return 0
-	case <-ctx.Done():
+	if r.inFlight.Load() > 0 {
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
 	}
 	left := int(r.inFlight.Load())
+	// Streams are among them, for which nobody waits.
 	keys := r.pending.Collect(nil, func(rewrite.Key, uint64, *exchange) bool { return true })
 	inOrder(keys)
 	for _, k := range keys { // told before their connections are closed
@@ -367,6 +371,7 @@ type Stats struct {
 	Drops  map[Drop]uint64
 	Faults map[rewrite.Reason]uint64
 	Closes map[CloseReason]uint64
+	Cards  map[CardOutcome]uint64 // requests for the cards of upstreams
 }
 
 // Stats returns what was counted since start.
@@ -380,6 +385,7 @@ func (r *Router) Stats() Stats {
 		SubscriptionsLost: r.subscriptions.lost.Load(), SubscriptionsMoved: r.subscriptions.moved.Load(),
 		SubscriptionsEnded: r.subscriptions.ended.Load(),
 		Drops:              r.drops.read(), Faults: r.faults.read(), Closes: r.closes.read(),
+		Cards: r.cards.read(),
 	}
 }
 

@@ -59,6 +59,9 @@ func (r *Router) event(c *upstream.Conn, f *wire.Frame, p *rewrite.Parser, messa
 		return false
 	}
 	goesOn := x.link != nil && x.link.stream != nil
+	if header, ok := f.With.(http.Header); ok {
+		x.keepHeader(header)
+	}
 	r.answer(c, x, message, e, nil)
 	if goesOn {
 		goesOn = false
@@ -239,6 +242,9 @@ type eventWriter struct {
 
 func (o *eventWriter) events(frames []*wire.Frame) error {
 	o.buf = o.buf[:0]
+	if !o.begun && len(frames) > 0 {
+		giveHeader(o.w.Header(), frames[0])
+	}
 	for _, f := range frames {
 		o.buf = sse.Append(o.buf, "message", "", f.B)
 	}

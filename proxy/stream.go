@@ -93,8 +93,7 @@ func (r *Router) goesOn(c *upstream.Conn, x *exchange, frame []byte, e *rewrite.
 	case holds(s.rule.Until, frame, e):
 		return false
 	}
-	out := wire.NewFrame()
-	out.B = rewrite.AppendResponse(out.B, frame, e, x.id, nil)
+	out := x.response(frame, e, nil)
 	cl, to, slot, key := x.client, x.to, x.slot, x.key
 	owing := to
 	first := x.opens()

@@ -116,7 +116,7 @@ func (r *Router) join(t *Target, x *exchange, s *sub, fl *wire.Flusher) {
 		result = s.Feed.Rule.Done
 	}
 	s.Answered.Store(true)
-	r.settle(x, respond(x.id, correlate.AppendEvent(nil, result, rewrite.Span{End: len(result)}, at, s.Value)), CallEnd{}, false, fl)
+	r.settle(x, respondTo(x, correlate.AppendEvent(nil, result, rewrite.Span{End: len(result)}, at, s.Value)), CallEnd{}, false, fl)
 	after(to, func() { r.open(t, s) })
 }
 
@@ -211,6 +211,7 @@ func (r *Router) subscribed(c *upstream.Conn, x *exchange, frame []byte, e *rewr
 	}
 	since, _ := t.feeds.Trouble(f)
 	subs, strays := t.feeds.Open(f, c, value, result, inResult)
+	defer r.endRipe(t)
 	r.strays(c, strays)
 	answer := wire.NewFrame()
 	answer.B = rewrite.AppendResponse(answer.B, frame, e, x.id, edits)
@@ -269,6 +270,7 @@ func (r *Router) refused(x *exchange, frame []byte, e *rewrite.Envelope, end Cal
 		}
 	}
 	subs, strays := t.feeds.Refuse(l.feed)
+	defer r.endRipe(t)
 	r.strays(x.conn, strays)
 	for _, s := range subs {
 		if w, ok := r.takeWaiting(s); ok {
@@ -307,9 +309,9 @@ func (r *Router) unlink(x *exchange, f rewrite.Fault) *wire.Frame {
 		if f.Sent {
 			t.feeds.Drop(l.sub, 0)
 		}
-		if f.Reason == rewrite.ReasonUpstreamLost { // with the connection the subscription has ended
+		if f.Reason == rewrite.ReasonUpstreamLost || f.Reason == rewrite.ReasonNoUpstream { // with the connection the subscription has ended
 			t.feeds.Drop(l.sub, 0)
-			return respond(x.id, l.feed.Rule.Done)
+			return respondTo(x, l.feed.Rule.Done)
 		}
 	case actGreet:
 		r.greetFailed(x, f)
@@ -362,6 +364,7 @@ func (r *Router) adopt(c *upstream.Conn, key rewrite.Key, frame []byte, e *rewri
 // failFeed fails all who wait for a subscribe that has failed.
 func (r *Router) failFeed(t *Target, f *feed, why rewrite.Fault) {
 	subs, strays := t.feeds.Refuse(f)
+	defer r.endRipe(t)
 	r.strays(nil, strays)
 	for _, s := range subs {
 		if w, ok := r.takeWaiting(s); ok {
@@ -375,6 +378,7 @@ func (r *Router) failFeed(t *Target, f *feed, why rewrite.Fault) {
 // the same.
 func (r *Router) abandonFeed(t *Target, f *feed, c *client) {
 	again, strays := t.feeds.Abandon(f, c)
+	defer r.endRipe(t)
 	r.strays(nil, strays)
 	if again {
 		r.askAgain(t, f)
@@ -390,6 +394,9 @@ func (r *Router) leaveFeed(t *Target, s *sub) {
 
 // endUpstream unsubscribes what nobody needs any more.
 func (r *Router) endUpstream(t *Target, e ending) {
+	if t.feeds.Defer(e) {
+		return
+	}
 	if !r.sayEnd(t, e) {
 		t.feeds.Postpone(e)
 		return
@@ -404,7 +411,14 @@ func (r *Router) endUpstream(t *Target, e ending) {
 	r.askAgain(t, e.Feed)
 }
 
-// sayEnd tells the upstream. False: there was no room, or somebody has just asked for the same, and it is to be tried again.
+// endRipe unsubscribes what had to wait until it was clear that it is nobody's.
+func (r *Router) endRipe(t *Target) {
+	for _, e := range t.feeds.Ripe() {
+		r.endUpstream(t, e)
+	}
+}
+
+// sayEnd tells the upstream. False: there was no room, and it is to be tried again.
 func (r *Router) sayEnd(t *Target, e ending) bool {
 	conn := t.reach(e.Rule, e.Conn)
 	if t.feeds.Used(e.Rule, e.Conn, e.Value) {
@@ -412,9 +426,6 @@ func (r *Router) sayEnd(t *Target, e ending) bool {
 	}
 	if e.Rule.End == nil || conn == nil {
 		return true
-	}
-	if t.feeds.Doubtful(e) {
-		return false
 	}
 	if e.Feed != nil && isNotice(e.Feed.Request) { // then so is its end
 		f := wire.NewFrame()

@@ -309,7 +309,6 @@ func TestSharedSubscribeOutlivesWhoAsked(t *testing.T) {
 		node.answerTo(first, `"0x1"`)
 		node.answerTo(second, `"0x2"`)
 		id := string(b.next().Result)
-		time.Sleep(5 * time.Second)
 		node.answerTo(node.wantAsked("eth_unsubscribe", `["0x1"]`), "true")
 		node.send(ethEvent(`"0x2"`, "1"))
 		b.want(ethEvent(id, "1"))

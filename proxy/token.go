@@ -75,7 +75,7 @@ func (r *Router) restoreTokens(in *inbound, e *rewrite.Envelope, t *Target, op *
 			with = r.cfg.Instance.AppendToken(nil, known.Made)
 		}
 		in.edits = append(in.edits, rewrite.Edit{At: at, With: with})
-		if use.Ends != nil && holds([]profiles.Cond{*use.Ends}, in.frame, e) {
+		if use.Ends != nil && !known.Common() && holds([]profiles.Cond{*use.Ends}, in.frame, e) {
 			t.tokens.Remove(known.Made)
 		}
 		return true
@@ -93,7 +93,7 @@ func (r *Router) clientToken(c *client, t *Target, use *profiles.TokenUse, raw [
 		return token{}, false
 	}
 	known, ok := t.tokens.Made(made)
-	return known, ok && known.Owner == c && known.Rule == use.Rule && known.From == profiles.Upstream
+	return known, ok && (known.Owner == c || known.Common()) && known.Rule == use.Rule && known.From == profiles.Upstream
 }
 
 // giveProgress gives a message of an upstream to the client that has the token in it, under the client's spelling, and
@@ -109,6 +109,11 @@ func (r *Router) giveProgress(n *news, t *Target, op *profiles.Op) bool {
 		known, with, ok := r.tokenOf(c, t, use, at.Of(frame))
 		if !ok {
 			continue
+		}
+		if known.Common() {
+			t.tokens.Used(known, use.Ends != nil && holds([]profiles.Cond{*use.Ends}, frame, e))
+			r.giveAll(n, t, []rewrite.Edit{{At: at, With: with}})
+			return true
 		}
 		f := wire.NewFrame()
 		f.B = rewrite.AppendEdited(f.B, frame, e.Msg, []rewrite.Edit{{At: at, With: with}})
@@ -138,15 +143,19 @@ func (r *Router) tokenOf(c *upstream.Conn, t *Target, use *profiles.TokenUse, ra
 	return known, known.Raw, ok && known.Rule == use.Rule && known.From == profiles.Client
 }
 
-// mintForClient puts idmux's tokens in the place of those that an upstream's request makes.
+// mintForClient puts idmux's tokens in the place of those that an upstream's request makes for a client, or, with nil, for all.
 func (r *Router) mintForClient(c *upstream.Conn, t *Target, who *client, frame []byte, e *rewrite.Envelope, op *profiles.Op) ([]rewrite.Edit, bool) {
 	var edits []rewrite.Edit
+	minter := who
+	if who == nil {
+		minter = &r.self
+	}
 	for _, m := range op.Mint {
 		at, found := m.At.Find(frame, e)
 		if found != rewrite.Found || !isToken(at.Of(frame)) {
 			continue
 		}
-		made := rewrite.Token{Key: rewrite.Key{Scope: who.info.Session, Seq: who.seq.Add(1)}, Place: m.Place}
+		made := rewrite.Token{Key: rewrite.Key{Scope: minter.info.Session, Seq: minter.seq.Add(1)}, Place: m.Place}
 		if !t.tokens.Add(token{
 			Made: made, Raw: append([]byte(nil), at.Of(frame)...), Rule: m.Rule, From: profiles.Upstream, Owner: who, Conn: c,
 		}) {

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 
 	"github.com/idmux/idmux/internal/wire"
 )
@@ -22,6 +24,8 @@ type Transport struct {
 	TLS     bool         // on top of the network
 	Stream  bool         // frames follow each other on the connection; otherwise it is HTTP's
 	Framing wire.Framing // of a stream
+	MCP     bool         // HTTP as MCP uses it (Streamable HTTP)
+	Path    string       // of MCP's one endpoint
 }
 
 // Transport reads the listen URL.
@@ -29,6 +33,10 @@ func (c *ListenerConfig) Transport() (Transport, error) {
 	u, err := url.Parse(c.Listen)
 	if err != nil {
 		return Transport{}, err
+	}
+	scheme, mcp := strings.CutPrefix(u.Scheme, mcpPrefix)
+	if mcp && (scheme == "http" || scheme == "https") {
+		return mcpTransport(c.Listen, u, scheme)
 	}
 	t := Transport{Network: networkTCP, Address: u.Host, Stream: u.Scheme != "http" && u.Scheme != "https", TLS: u.Scheme == "https" || u.Scheme == "tls"}
 	switch u.Scheme {
@@ -53,12 +61,23 @@ func (c *ListenerConfig) Transport() (Transport, error) {
 			return Transport{}, fmt.Errorf("must be stdio: and nothing else, not %q", c.Listen)
 		}
 	default:
-		return Transport{}, fmt.Errorf("scheme must be http, https, tcp, tls, unix or stdio, not %q", u.Scheme)
+		return Transport{}, fmt.Errorf("scheme must be http, https, mcp+http, mcp+https, tcp, tls, unix or stdio, not %q", u.Scheme)
 	}
 	if t.Stream {
 		t.Framing, err = wire.FramingOf(u)
 	}
 	return t, err
+}
+
+// mcpPrefix stands before the scheme of a URL of MCP over HTTP.
+const mcpPrefix = "mcp+"
+
+// mcpTransport is Transport for Streamable HTTP, which has one path.
+func mcpTransport(listen string, u *url.URL, scheme string) (Transport, error) {
+	if _, _, err := net.SplitHostPort(u.Host); err != nil || u.RawQuery != "" {
+		return Transport{}, fmt.Errorf("must be like %s://127.0.0.1:8545/mcp, not %q", u.Scheme, listen)
+	}
+	return Transport{Network: networkTCP, Address: u.Host, TLS: scheme == "https", MCP: true, Path: cmp.Or(u.Path, "/")}, nil
 }
 
 // validateStream reports what the clients of a stream never have: an origin, a path and a host that they ask for.

@@ -320,3 +320,12 @@ func Unescaped(tok []byte) string {
 	}
 	return string(tok)
 }
+
+// Element returns the element of a JSON array at an index; false where there is none, or no array.
+func Element(list []byte, index int) ([]byte, bool) {
+	if len(list) == 0 {
+		return nil, false
+	}
+	at, found := element(list, Span{End: len(list)}, index)
+	return at.Of(list), found == Found
+}

@@ -54,7 +54,10 @@ const (
 	ReasonSubscriptionLost Reason = "subscription_lost"  // its connection was lost, and it cannot be asked for again
 	ReasonCancelled        Reason = "cancelled"          // the asker has cancelled it before it was sent
 	ReasonNoHandshake      Reason = "no_handshake"       // the protocol wants another request first
+	ReasonBadHeader        Reason = "bad_header"         // a header of HTTP is missing, or contradicts the message
 	ReasonNotOwner         Reason = "not_owner"          // names what belongs to another client, or to nobody
+	ReasonDocument         Reason = "document"           // about a document of which the client has another text than the upstream
+	ReasonMismatch         Reason = "mismatch"           // the client cannot do with what was settled with the first
 	ReasonNotShared        Reason = "not_shared"         // makes no sense, or is not safe, where several clients share the upstream
 )
 
@@ -93,6 +96,8 @@ var reasons = map[Reason]struct {
 	ReasonNoHandshake:      {CodeInvalidRequest, ""},
 	ReasonNotOwner:         {CodeInvalidParams, "Not found"},
 	ReasonNotShared:        {CodeMethodNotFound, ""},
+	ReasonDocument:         {CodeInvalidRequest, ""},
+	ReasonMismatch:         {CodeInvalidRequest, ""},
 }
 
 // Code returns the error code that belongs to r.

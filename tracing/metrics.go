@@ -21,14 +21,14 @@ var orphans = map[proxy.Drop]bool{
 
 // instruments are filled when they are scraped.
 type instruments struct {
-	messages, orphaned, dropped, failed, closed, rejected metric.Int64ObservableCounter
-	entries, clients, connections, pool                   metric.Int64ObservableUpDownCounter
-	active, pending                                       metric.Int64ObservableUpDownCounter
-	retries, ejections, starts, crashes                   metric.Int64ObservableCounter
-	children                                              metric.Int64ObservableUpDownCounter
-	build, up, open                                       metric.Int64ObservableGauge
-	subscriptions, feeds, tokens, questions               metric.Int64ObservableUpDownCounter
-	interrupted                                           metric.Int64ObservableCounter
+	messages, orphaned, dropped, failed, closed, rejected, cards metric.Int64ObservableCounter
+	entries, clients, connections, pool                          metric.Int64ObservableUpDownCounter
+	active, pending                                              metric.Int64ObservableUpDownCounter
+	retries, ejections, starts, crashes                          metric.Int64ObservableCounter
+	children                                                     metric.Int64ObservableUpDownCounter
+	build, up, open                                              metric.Int64ObservableGauge
+	subscriptions, feeds, tokens, questions                      metric.Int64ObservableUpDownCounter
+	interrupted                                                  metric.Int64ObservableCounter
 }
 
 func newInstruments(m metric.Meter) (*instruments, error) {
@@ -48,6 +48,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		orphaned: counter(metricOrphaned, "{message}", "Answers of upstreams that nobody could be given, by reason."),
 		dropped:  counter(metricDropped, "{message}", "Other messages discarded without an answer, by reason."),
 		failed:   counter(metricFailed, "{request}", "Messages answered with an error of idmux's own, by reason."),
+		cards:    counter(metricCards, "{request}", "Requests for the cards of A2A agents, by outcome."),
 		closed:   counter(metricClosed, "{connection}", "WebSocket sessions that ended, by reason."),
 		rejected: counter(metricRejected, "{connection}", "Client connections refused."),
 		entries:  level(metricEntries, "{entry}", "Requests that wait for an answer."),
@@ -101,7 +102,7 @@ func (i *instruments) observe(m metric.Meter, version string, r *proxy.Router, l
 		return nil
 	}, i.messages, i.orphaned, i.dropped, i.failed, i.closed, i.rejected, i.entries, i.clients, i.connections, i.pool, i.build,
 		i.active, i.pending, i.retries, i.ejections, i.up, i.open, i.children, i.starts, i.crashes,
-		i.subscriptions, i.feeds, i.tokens, i.questions, i.interrupted)
+		i.subscriptions, i.feeds, i.tokens, i.questions, i.interrupted, i.cards)
 	return err
 }
 
@@ -130,6 +131,9 @@ func (i *instruments) router(o metric.Observer, s proxy.Stats) {
 	}
 	for why, n := range s.Faults {
 		o.ObserveInt64(i.failed, int64(n), attributes(keyReason.String(string(why))))
+	}
+	for outcome, n := range s.Cards {
+		o.ObserveInt64(i.cards, int64(n), attributes(keyOutcome.String(string(outcome))))
 	}
 	for why, n := range s.Closes {
 		o.ObserveInt64(i.closed, int64(n), attributes(keyReason.String(string(why))))

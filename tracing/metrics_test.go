@@ -65,13 +65,14 @@ func TestMetrics(t *testing.T) {
 	ws := w.websocket(t)
 
 	wantSeries(t, scrape(t, tel.MetricsHandler()), map[string]float64{
-		`idmux_message_count_total{kind="request"}`:      2,
-		`idmux_message_count_total{kind="notification"}`: 1,
-		`idmux_message_count_total{kind="response"}`:     2,
-		`idmux_message_count_total{kind="batch"}`:        1,
-		`idmux_request_failed_total{reason="bad_id"}`:    1,
-		`idmux_request_failed_total{reason="timeout"}`:   0,
-		`idmux_origin_entries`:                           0,
+		`idmux_message_count_total{kind="request"}`:           2,
+		`idmux_message_count_total{kind="notification"}`:      1,
+		`idmux_message_count_total{kind="response"}`:          2,
+		`idmux_message_count_total{kind="batch"}`:             1,
+		`idmux_request_failed_total{reason="bad_id"}`:         1,
+		`idmux_request_failed_total{reason="timeout"}`:        0,
+		`idmux_agent_card_count_total{idmux_outcome="given"}`: 0,
+		`idmux_origin_entries`:                                0,
 
 		`idmux_downstream_connection_count{idmux_listener_name="public",network_protocol_name="http",network_transport="tcp"}`:      1,
 		`idmux_downstream_connection_count{idmux_listener_name="public",network_protocol_name="websocket",network_transport="tcp"}`: 1,

@@ -81,6 +81,7 @@ const (
 	metricRefused     = "idmux.tls.handshake.failed"
 	metricReloads     = "idmux.tls.reloads"
 	metricExpiry      = "idmux.tls.certificate.not_after"
+	metricCards       = "idmux.agent_card.count"
 	metricBuild       = "idmux.build.info"
 
 	metricSubscriptions = "idmux.subscription.count"

@@ -14,6 +14,7 @@ const (
 	kindWebSocket = "WebSocket"
 	kindHTTP      = "HTTP"
 	kindStream    = "streams" // of bytes, on which frames follow each other
+	kindMCP       = "MCP over HTTP"
 	kindDemo      = "demo"
 )
 
@@ -24,6 +25,8 @@ func kindOf(u *url.URL) string {
 		return kindWebSocket
 	case "http", "https":
 		return kindHTTP
+	case "mcp+http", "mcp+https":
+		return kindMCP
 	case "tcp", "tls", "unix":
 		return kindStream
 	case "demo":
@@ -33,7 +36,9 @@ func kindOf(u *url.URL) string {
 }
 
 // isSecure reports whether a URL stands for TLS.
-func isSecure(u *url.URL) bool { return u.Scheme == "wss" || u.Scheme == "https" || u.Scheme == "tls" }
+func isSecure(u *url.URL) bool {
+	return u.Scheme == "wss" || u.Scheme == "https" || u.Scheme == "mcp+https" || u.Scheme == "tls"
+}
 
 // place is what tells an endpoint from others: host:port, or the path of a socket.
 func place(u *url.URL) string {

@@ -222,7 +222,7 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 			c.validateDemo(key, e.URL, bad)
 			continue
 		case kindOf(u) == "":
-			bad("%s: scheme must be ws, wss, http, https, tcp, tls, unix, exec or demo, not %q", key, u.Scheme)
+			bad("%s: scheme must be ws, wss, http, https, mcp+http, mcp+https, tcp, tls, unix, exec or demo, not %q", key, u.Scheme)
 			continue
 		}
 		if err := checkAddress(u, e.URL); err != nil {
@@ -239,7 +239,7 @@ func (c *Config) validateEndpoints(bad func(format string, args ...any)) {
 		seen[place(u)] = true
 	}
 	if len(kinds) > 1 {
-		bad("endpoints: must be all WebSocket, all HTTP or all streams")
+		bad("endpoints: must be all WebSocket, all HTTP, all MCP over HTTP or all streams")
 	}
 	if c.Sessions > 0 && kinds[kindHTTP] {
 		bad("mode: an HTTP upstream has no connections to give to sessions")
@@ -258,7 +258,7 @@ func (c *Config) validateTLS(bad func(format string, args ...any)) {
 	for _, e := range c.endpoints() {
 		u, err := url.Parse(e.URL)
 		if err == nil && kindOf(u) != "" && !isSecure(u) {
-			bad("tls: is for wss, https and tls only, not for %s", u.Scheme)
+			bad("tls: is for wss, https, mcp+https and tls only, not for %s", u.Scheme)
 			return
 		}
 	}

@@ -23,8 +23,8 @@ type Receiver interface {
 	Noise(c *Conn, line []byte)
 
 	// Event is called for each message of an HTTP exchange that is answered with a stream of events (text/event-stream). f is
-	// the frame that was sent; it and the message are borrowed until Event returns. False means that no further one is
-	// needed.
+	// the frame that was sent, with the headers of the answer (http.Header) for its With by now; it and the message are
+	// borrowed until Event returns. False means that no further one is needed.
 	Event(c *Conn, f *wire.Frame, message []byte) (more bool)
 
 	// Answered is called for each HTTP exchange that ended. f is the frame that was sent, borrowed until it returns.
@@ -66,6 +66,10 @@ type Conn struct {
 
 	// Flusher belongs to the reader of a stream connection.
 	Flusher wire.Flusher
+
+	// Origin is the id of the request with whose answer a frame came, where the transport can tell; it belongs to the reader of
+	// a stream connection.
+	Origin []byte
 
 	// Local is the receiver's, for its Deliver.
 	Local any

@@ -26,6 +26,7 @@ type Endpoint struct {
 	priority int
 	dial     DialFunc // nil for HTTP
 	runs     *runs    // nil where there are no child processes
+	tidy     func()   // ends what connections had in common; nil: nothing
 	health   health
 
 	slots    []atomic.Pointer[Conn]
@@ -85,6 +86,8 @@ func newEndpoint(p *Pool, s source) *Endpoint {
 		e.dial = e.dialWebSocket
 	case kindOf(s.url) == kindStream:
 		e.dial = e.dialStream
+	case kindOf(s.url) == kindMCP:
+		e.dial = e.mcpDialer()
 	default:
 		n = 1 // one Conn for the endpoint, with Connections workers
 	}
@@ -107,6 +110,9 @@ func (e *Endpoint) run(ctx context.Context) {
 	<-ctx.Done()
 	e.group.Wait()
 	e.runs.close()
+	if e.tidy != nil {
+		e.tidy()
+	}
 	e.stopDrainLimit()
 	e.health.close()
 }

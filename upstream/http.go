@@ -226,6 +226,7 @@ func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, 
 		return 0, nil, false, err
 	}
 	defer func() { _ = resp.Body.Close() }() // what matters was read
+	f.With = resp.Header                     // what went with it is of no more use
 	if resp.StatusCode < http.StatusMultipleChoices && sse.Is(resp.Header.Get("Content-Type")) {
 		return resp.StatusCode, resp.Header, true, e.events(f, resp.Body)
 	}

@@ -213,7 +213,7 @@ func hostPort(u *url.URL) string {
 	switch {
 	case u.Port() != "":
 		return u.Host
-	case u.Scheme == "https" || u.Scheme == "wss":
+	case isSecure(u):
 		return net.JoinHostPort(u.Hostname(), "443")
 	default:
 		return net.JoinHostPort(u.Hostname(), "80")

@@ -130,6 +130,9 @@ func (s *stream) read(c *Conn, recv Receiver) error {
 			return err
 		}
 		c.heard()
+		if o, ok := s.conn.(interface{ Origin() []byte }); ok {
+			c.Origin = o.Origin()
+		}
 		recv.Deliver(c, frame)
 	}
 }

@@ -118,7 +118,7 @@ func TestTLSThatCannotBe(t *testing.T) {
 	}
 	cfg = DefaultConfig("node", "ws://h")
 	cfg.TLS.ServerName = "x"
-	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "tls: is for wss, https and tls only") {
+	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "tls: is for wss, https, mcp+https and tls only") {
 		t.Errorf("%v", err)
 	}
 }

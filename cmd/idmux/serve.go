@@ -29,7 +29,7 @@ stops at once. Flags override the file, which overrides the defaults; idmux conf
 			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http, https, tcp or unix, the last two with ?framing=line or header; exec:command for a child process; demo: for the built-in one"},
 			&cli.IntFlag{Name: "pool", Usage: "upstream connections, or requests at a time (HTTP)"},
 			&cli.StringFlag{Name: "mode", Usage: "`MODE` of the upstream connections: shared by all clients, or session, one for each client"},
-			&cli.StringFlag{Name: "profile", Usage: "`NAME` of the protocol of the upstreams: jsonrpc, bitcoin, ethereum, solana, substrate or tendermint"},
+			&cli.StringFlag{Name: "profile", Usage: "`NAME` of the protocol of the upstreams: jsonrpc, bitcoin, ethereum, solana, substrate, tendermint, a2a, mcp or lsp"},
 			&cli.StringFlag{Name: "admin", Usage: "`HOST:PORT` for /healthz, /readyz and /metrics; off to have none"},
 		},
 		Action: serve,

@@ -3,6 +3,7 @@
 //	cmd → configs → tracing → proxy → upstream → internal/wire
 //	                          proxy → internal/ingress → internal/wire
 //	                          proxy → correlate → profiles → rewrite
+//	                          proxy → documents → profiles
 //
 // All may use internal/tlsconf, which uses none of them.
 //
@@ -30,15 +31,17 @@ var layers = map[string][]string{
 	"internal/wire":      {},
 	"internal/child":     {},
 	"internal/sse":       {},
+	"internal/mcphttp":   {"internal/sse", "internal/wire", "rewrite"},
 	"internal/connect":   {"internal/wire", "internal/sse", "rewrite"},
 	"internal/tlsconf":   {},
 	"internal/ingress":   {"internal/tlsconf", "internal/wire"},
 	"rewrite":            {},
 	"profiles":           {"rewrite"},
 	"internal/agentcard": {"rewrite"},
-	"upstream":           {"internal/tlsconf", "internal/wire", "internal/child", "internal/sse"},
+	"upstream":           {"internal/tlsconf", "internal/wire", "internal/child", "internal/mcphttp", "internal/sse"},
 	"correlate":          {"profiles", "rewrite"},
-	"proxy":              {"upstream", "internal/agentcard", "internal/ingress", "internal/tlsconf", "internal/wire", "internal/sse", "correlate", "profiles", "rewrite"},
+	"documents":          {"profiles", "rewrite"},
+	"proxy":              {"upstream", "internal/mcphttp", "internal/agentcard", "internal/ingress", "internal/tlsconf", "internal/wire", "internal/sse", "correlate", "documents", "profiles", "rewrite"},
 	"tracing":            {"proxy", "upstream", "internal/tlsconf", "rewrite"},
 	"configs":            {"tracing", "proxy", "upstream", "internal/agentcard", "internal/tlsconf", "profiles", "rewrite"},
 	"cmd":                {"configs", "tracing", "proxy", "upstream", "internal/tlsconf", "internal/wire", "internal/child", "internal/connect", "profiles", "rewrite"},

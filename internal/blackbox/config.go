@@ -16,6 +16,7 @@ type Config struct {
 	Message     int           // bytes of one message from a client
 	InFlight    int           // calls of one session that may wait at a time
 	DrainTime   time.Duration // for calls in flight at shutdown
+	Profile     string        // an operator's profile for the upstream, as YAML
 	Backoff     time.Duration // longest wait before connecting to the upstream again; the first is a tenth
 
 	// Down says that the upstream cannot be reached: Start then does not wait for it.
@@ -23,10 +24,15 @@ type Config struct {
 }
 
 // yaml is the configuration file. Every address is on the loopback interface, on a port that the system chooses.
-func (c Config) yaml() string {
+//
+// profile is the file that the profile is in.
+func (c Config) yaml(profile string) string {
 	var y strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&y, format+"\n", args...) }
 	line("version: 1")
+	if c.Profile != "" {
+		line("profiles: [%q]", profile)
+	}
 	line("admin: { listen: \"127.0.0.1:0\" }")
 	if c.DrainTime > 0 {
 		line("drain: { timeout: %s }", c.DrainTime)
@@ -51,6 +57,10 @@ func (c Config) yaml() string {
 	line("upstreams:")
 	line("  - name: back")
 	line("    url: %q", c.Upstream)
+	if name, ok := strings.CutPrefix(strings.TrimSpace(c.Profile), "profile: "); ok {
+		name, _, _ = strings.Cut(name, "\n")
+		line("    profile: %s", name)
+	}
 	if len(c.Command) > 0 {
 		line("    exec: { command: [\"%s\"] }", strings.Join(c.Command, `", "`))
 	}

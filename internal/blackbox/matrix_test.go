@@ -33,7 +33,7 @@ func start(tb testing.TB, down, up cases.Over, b *testbackend.Backend, s cases.S
 	tb.Helper()
 	c := blackbox.Config{
 		CallTimeout: s.CallTimeout, Message: s.Message, InFlight: s.InFlight,
-		Connections: s.Connections,
+		Connections: s.Connections, Profile: cases.Profile,
 	}
 	c.Upstream = upstreamURL(tb, up, b)
 	if up == cases.Exec { // the child is joined to the backend by idmux itself

@@ -57,7 +57,11 @@ func StartFile(tb testing.TB, yaml string) *Proxy {
 // file writes the configuration to a file.
 func (c Config) file(tb testing.TB) string {
 	tb.Helper()
-	return writeFile(tb, c.yaml())
+	profile := filepath.Join(tb.TempDir(), "profile.yaml")
+	if err := os.WriteFile(profile, []byte(c.Profile), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	return writeFile(tb, c.yaml(profile))
 }
 
 func writeFile(tb testing.TB, yaml string) string {

@@ -53,7 +53,7 @@ var (
 )
 
 // Run joins the client to the server until either has ended or ctx ends, and returns when nothing of that runs any more: nil
-// where the client has left, or ctx has ended.
+// where the client has left, or ctx has ended, or the server has said goodbye and owed nothing.
 func Run(ctx context.Context, o *Options) error {
 	b := &bridge{o: o, ledger: newLedger()}
 	b.client = wire.NewStream(o.Client, wire.StreamConfig{Framing: o.Framing, ReadLimit: o.Message, WriteTimeout: o.Write})
@@ -72,7 +72,12 @@ func Run(ctx context.Context, o *Options) error {
 	ctx, end := context.WithCancelCause(ctx)
 	var group sync.WaitGroup
 	group.Go(func() {
-		if err := b.remote.run(ctx); ctx.Err() == nil {
+		err := b.remote.run(ctx)
+		switch bye := (*wire.CloseError)(nil); {
+		case ctx.Err() != nil:
+		case errors.As(err, &bye) && bye.Code == wire.CodeNormal && b.ledger.count() == 0: // as language servers do, told to exit
+			end(errDone)
+		default:
 			end(fmt.Errorf("%w: %s: %w", ErrLost, t.url.Redacted(), err))
 		}
 	})

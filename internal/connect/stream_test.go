@@ -69,6 +69,20 @@ func TestALostServer(t *testing.T) {
 	}
 }
 
+func TestAServerThatSaysGoodbye(t *testing.T) {
+	s := newServer(t, wire.LineFraming)
+	j := join(t, s.url, nil)
+	s.accept(wire.LineFraming)
+	j.say(`{"jsonrpc":"2.0","id":1,"method":"shutdown"}`)
+	s.want(`{"jsonrpc":"2.0","id":1,"method":"shutdown"}`)
+	s.send(`{"jsonrpc":"2.0","id":1,"result":null}`)
+	j.hear(`{"jsonrpc":"2.0","id":1,"result":null}`)
+	j.say(`{"jsonrpc":"2.0","method":"exit"}`)
+	s.want(`{"jsonrpc":"2.0","method":"exit"}`)
+	_ = s.conn.Close()
+	_ = j.end(nil)
+}
+
 func TestAServerThatIsNotThere(t *testing.T) {
 	s := newServer(t, wire.LineFraming)
 	_ = s.ln.Close()

@@ -33,12 +33,12 @@ func TestEveryCaseHasAJudge(t *testing.T) {
 	for _, c := range load(t) {
 		known[c.Name] = true
 		_, isScenario := scenarios[c.Name]
-		_, isLater := later[c.Name]
+		_, isCorrelated := correlated[c.Name]
 		_, isJudged := judges[c.Name]
 		_, isSeen := upstreamSaw[c.Name]
 		ways := 0
 		ends := !c.StaysOpen && c.Transport == "content-length"
-		for _, way := range []bool{isScenario, isLater, isJudged, ends, c.Reply != nil && !isScenario && !isLater && !isJudged && !ends} {
+		for _, way := range []bool{isScenario, isCorrelated, isJudged, ends, c.Reply != nil && !isScenario && !isCorrelated && !isJudged && !ends} {
 			if way {
 				ways++
 			}
@@ -46,17 +46,14 @@ func TestEveryCaseHasAJudge(t *testing.T) {
 		if ways != 1 {
 			t.Errorf("%s: %d ways of judging, want 1", c.Name, ways)
 		}
-		if isLater && c.Group != "cancel-progress" && c.Group != "bidirectional" {
-			t.Errorf("%s: group %s has to be judged now", c.Name, c.Group)
-		}
-		if c.Upstream != "" && !isSeen && !isLater && !strings.Contains(c.Upstream+c.Transport, "newline") {
+		if c.Upstream != "" && !isSeen && !isCorrelated && !strings.Contains(c.Upstream+c.Transport, "newline") {
 			t.Errorf("%s: nobody looks at what the upstream saw: %s", c.Name, c.Upstream)
 		}
 		if strings.Contains(c.Setup, "victim") && !strings.Contains(c.Text, `"b-7"`) {
 			t.Errorf("%s: no place for the wire id of the victim", c.Name)
 		}
 	}
-	for _, table := range []map[string]bool{keys(scenarios), keys(later), keys(judges), keys(upstreamSaw), severalLines} {
+	for _, table := range []map[string]bool{keys(scenarios), keys(correlated), keys(judges), keys(upstreamSaw), severalLines} {
 		for name := range table {
 			if !known[name] {
 				t.Errorf("%s is judged and not in the file", name)

@@ -151,13 +151,12 @@ func (w *world) run(t *testing.T, c Case) {
 			t.Errorf("the backend received what it must not: %s", bad)
 		}
 	}()
-	if reason, ok := later[c.Name]; ok {
-		t.Log("only safety is asked for now: " + reason)
-		w.safe(t, c)
-		return
-	}
 	if scenario, ok := scenarios[c.Name]; ok {
 		scenario(t, w)
+		return
+	}
+	if judge, ok := correlated[c.Name]; ok {
+		judge(t, w, c.Text)
 		return
 	}
 	w.exchange(t, c)

@@ -106,8 +106,8 @@ func (a *account) spend() bool {
 
 // compare wants every handle that is open to have had the latest event of its subscription.
 func (a *account) compare(p *Publisher, all []*reader) {
-	if !await(func() bool { return p.Counts().Active == expected(p.dialect, all) }) {
-		a.wrong("%d subscriptions are open at the backend, the clients have %d", p.Counts().Active, expected(p.dialect, all))
+	if !await(func() bool { return p.Counts().Active == expected(all) }) {
+		a.wrong("%d subscriptions are open at the backend, the clients have %d", p.Counts().Active, expected(all))
 		return
 	}
 	p.Publish(1 << 30)
@@ -134,7 +134,7 @@ func await(what func() bool) bool {
 }
 
 // expected is how many subscriptions the clients need at the backend.
-func expected(d *Dialect, all []*reader) int {
+func expected(all []*reader) int {
 	handles, topics := 0, make(map[string]bool)
 	shared := false
 	for _, r := range all {

@@ -1,36 +1,6 @@
 package profiles
 
-import (
-	"os"
-	"path/filepath"
-	"testing"
-)
-
-// TestOtherProtocolsFit compiles what agents and editors speak, whose values stand in other places, live otherwise and are
-// made by the other side.
-func TestOtherProtocolsFit(t *testing.T) {
-	files, err := filepath.Glob("testdata/fit/*.yaml")
-	if err != nil || len(files) == 0 {
-		t.Fatal(files, err)
-	}
-	all := make(map[string]*Rules)
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := new(Library)
-		if err := l.Add(file, data); err != nil {
-			t.Fatal(err)
-		}
-		for name := range l.own {
-			if all[name], err = l.Rules(name); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	checkLSP(t, all["lsp-draft"])
-}
+import "testing"
 
 func TestMCP(t *testing.T) {
 	r := rules(t, "mcp")
@@ -73,8 +43,8 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-func checkLSP(t *testing.T, r *Rules) {
-	t.Helper()
+func TestLSP(t *testing.T) {
+	r := rules(t, "lsp")
 	if r.Cancel == nil || r.Cancel.Silent || r.Client([]byte("$/cancelRequest")).Ref != r.Cancel {
 		t.Errorf("cancel %+v", r.Cancel)
 	}
@@ -88,13 +58,27 @@ func checkLSP(t *testing.T, r *Rules) {
 	if cancel := r.Client([]byte("window/workDoneProgress/cancel")); len(cancel.Tokens) != 2 {
 		t.Errorf("cancel of work %+v", cancel)
 	}
-	if create := r.Upstream([]byte("window/workDoneProgress/create")); len(create.Mint) != 1 || !create.Mint[0].Until || create.Question.By != ByOwner {
+	if create := r.Upstream([]byte("window/workDoneProgress/create")); len(create.Mint) != 1 || !create.Mint[0].Until || create.Show == nil || create.Show.Rule.Needs.String() == "" {
 		t.Errorf("create %+v", create)
 	}
-	if refresh := r.Upstream([]byte("workspace/codeLens/refresh")); string(refresh.Answer) != "null" {
+	if refresh := r.Upstream([]byte("workspace/codeLens/refresh")); string(refresh.Show.Rule.Answer) != "null" || refresh.Show.Rule.List.Ok() {
 		t.Errorf("refresh %+v", refresh)
 	}
-	if d := r.Upstream([]byte("textDocument/publishDiagnostics")); d.News != ToAll {
+	if d := r.Upstream([]byte("textDocument/publishDiagnostics")); d.Doc == nil || d.Doc.Part != DocEvent {
 		t.Errorf("diagnostics %+v", d)
+	}
+	if open := r.Client([]byte("textDocument/didOpen")); open.Doc.Part != DocOpen || r.Client([]byte("textDocument/didSave")).Doc.Part != DocAbout {
+		t.Errorf("open %+v", open)
+	}
+	register, undo := r.Upstream([]byte("client/registerCapability")).Show, r.Upstream([]byte("client/unregisterCapability")).Show
+	if register.Rule != undo.Rule || register.Undo || !undo.Undo || string(undo.Rule.Ends.Append(nil, []byte("[]"))) != `"method":"client/unregisterCapability","params":{"unregisterations":[]}` {
+		t.Errorf("register %+v, undo %+v", register, undo)
+	}
+	edit := r.Upstream([]byte("workspace/applyEdit"))
+	if edit.AskOf == 0 || r.Client([]byte("workspace/executeCommand")).Marks != edit.AskOf || r.Client([]byte("textDocument/hover")).Marks != 0 {
+		t.Errorf("edit %+v", edit)
+	}
+	if config := r.Client([]byte("workspace/didChangeConfiguration")); config.Whose != FromFirst {
+		t.Errorf("configuration %+v", config)
 	}
 }
