@@ -74,8 +74,8 @@ func (s *crowdServer) run() {
 			s.wrong = append(s.wrong, string(frame))
 			continue
 		}
-		switch {
-		case m.Method == "":
+		switch m.Method {
+		case "":
 			s.mu.Lock()
 			secret, known := s.asked[string(m.ID)]
 			delete(s.asked, string(m.ID))
@@ -83,9 +83,9 @@ func (s *crowdServer) run() {
 				s.wrong = append(s.wrong, fmt.Sprintf("question %s about %s was answered %s", m.ID, secret, frame))
 			}
 			s.mu.Unlock()
-		case m.Method == "tools/call":
+		case "tools/call":
 			s.group.Go(func() { s.work(&m) })
-		case m.Method == "subscriptions/listen":
+		case "subscriptions/listen":
 			s.group.Go(func() { s.tell(&m) })
 		}
 	}

@@ -26,8 +26,8 @@ var mcpHTTP = []struct {
 	{"requests at once with one id, on one session", nil, func(t *testing.T, w *world, node *peer) {
 		s := w.httpSession(`{}`)
 		slow, quick := s.post(toolCall("1", "slow", "")), s.post(toolCall("1", "quick", ""))
-		first, _ := node.called()
-		second, _ := node.called()
+		first := node.called()
+		second := node.called()
 		node.answerTo(second, `"quick"`)
 		if got := quick.wantStatus(200); got != result(1, "quick") {
 			t.Errorf("answered %s", got)
@@ -41,7 +41,7 @@ var mcpHTTP = []struct {
 			all = append(all, s.post(toolCall("1", "x", "")))
 		}
 		for range all {
-			m, _ := node.called()
+			m := node.called()
 			node.answerTo(m, `"x"`)
 		}
 		for _, x := range all {
@@ -72,7 +72,7 @@ var mcpHTTP = []struct {
 		ping("Mcp-Session-Id", ids[0], "Authorization", "Bearer a").wantStatus(404)
 		w.wantClosed(CloseByClient)
 	}},
-	{"statuses", nil, func(t *testing.T, w *world, node *peer) {
+	{"statuses", nil, func(_ *testing.T, w *world, node *peer) {
 		s := w.httpSession(`{}`)
 		s.post(`{"jsonrpc":"2.0","method":"foo/bar"}`).wantStatus(202)
 		node.want(`{"jsonrpc":"2.0","method":"foo/bar"}`)
@@ -114,7 +114,7 @@ var mcpHTTP = []struct {
 	{"what belongs to a call comes with its answer, and nothing else does", nil, func(t *testing.T, w *world, node *peer) {
 		s := w.httpSession(`{"sampling":{}}`)
 		x := s.post(toolCall("1", "a", `,"_meta":{"progressToken":"t"}`))
-		m, _ := node.called()
+		m := node.called()
 		node.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s}}`, m.progressToken()),
 			`{"jsonrpc":"2.0","id":4,"method":"sampling/createMessage"}`,
 			`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
@@ -138,11 +138,11 @@ var mcpHTTP = []struct {
 			t.Error("nothing keeps the stream alive")
 		}
 	}},
-	{"a stream that is lost goes on where it was, and cancels nothing", nil, func(t *testing.T, w *world, node *peer) {
+	{"a stream that is lost goes on where it was, and cancels nothing", nil, func(_ *testing.T, w *world, node *peer) {
 		s := w.httpSession(`{}`)
 		a, b := s.post(toolCall("1", "a", `,"_meta":{"progressToken":1}`)), s.post(toolCall("2", "b", `,"_meta":{"progressToken":2}`))
-		first, _ := node.called()
-		second, _ := node.called()
+		first := node.called()
+		second := node.called()
 		progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`
 		node.send(fmt.Sprintf(progress, first.progressToken(), 1), fmt.Sprintf(progress, second.progressToken(), 1))
 		seen := a.wantEvents("", fmt.Sprintf(progress, "1", 1))[1].ID
@@ -167,7 +167,7 @@ var mcpHTTP = []struct {
 	{"a slow answer is a stream that can be gone on with before anything has come", nil, func(t *testing.T, w *world, node *peer) {
 		s := w.httpSession(`{}`)
 		x := s.post(toolCall("1", "a", ""))
-		m, _ := node.called()
+		m := node.called()
 		time.Sleep(time.Second)
 		prime := x.wantEvents("")[0].ID
 		x.leave()
@@ -176,7 +176,7 @@ var mcpHTTP = []struct {
 		s.get("Last-Event-Id", prime).wantEvents(result(1, "a"))
 		// Whoever takes only JSON waits for it.
 		y := s.post(toolCall("2", "a", ""), "Accept", "application/json")
-		m, _ = node.called()
+		m = node.called()
 		time.Sleep(time.Second)
 		node.answerTo(m, `"a"`)
 		if got := y.wantStatus(200); got != result(2, "a") {
@@ -184,14 +184,14 @@ var mcpHTTP = []struct {
 		}
 		// And whoever takes only events gets one.
 		z := s.post(toolCall("3", "a", ""), "Accept", "text/event-stream")
-		m, _ = node.called()
+		m = node.called()
 		node.answerTo(m, `"a"`)
 		z.wantEvents("", result(3, "a"))
 	}},
-	{"a cancel ends the stream of its call", nil, func(t *testing.T, w *world, node *peer) {
+	{"a cancel ends the stream of its call", nil, func(_ *testing.T, w *world, node *peer) {
 		s := w.httpSession(`{}`)
 		x := s.post(toolCall("1", "a", ""))
-		m, _ := node.called()
+		m := node.called()
 		s.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`).wantStatus(202)
 		node.want(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, m.ID))
 		x.wantStatus(200)
@@ -218,7 +218,7 @@ var mcpHTTP = []struct {
 	}},
 	{"modern: headers say what the body says", nil, func(t *testing.T, w *world, node *peer) {
 		x := w.modern(`"1"`, "tools/call", "a", `"name":"a",`)
-		m, _ := node.called()
+		m := node.called()
 		node.answerTo(m, `"a"`)
 		if got := x.wantStatus(200); got != result(`"1"`, "a") || x.Header().Get("Mcp-Session-Id") != "" {
 			t.Errorf("answered %s with %v", got, x.Header())
@@ -241,17 +241,17 @@ var mcpHTTP = []struct {
 		}
 		node.wantNothing()
 		x = w.modern("1", "tools/call", "=?base64?w6k=?=", `"name":"é",`)
-		m, _ = node.called()
+		m = node.called()
 		node.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no"}}`, m.ID))
 		x.wantStatus(404)
 		x = w.modern("1", "tools/call", "a", `"name":"a",`)
-		m, _ = node.called()
+		m = node.called()
 		node.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32022,"message":"no"}}`, m.ID))
 		x.wantStatus(400)
 	}},
 	{"modern: leaving is cancelling", nil, func(t *testing.T, w *world, node *peer) {
 		x := w.modern("1", "tools/call", "a", `"name":"a",`)
-		m, _ := node.called()
+		m := node.called()
 		x.leave()
 		node.want(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId": %s, "reason": "the client does not wait any more"}}`, m.ID))
 		node.answerTo(m, `"late"`)
@@ -265,7 +265,7 @@ var mcpHTTP = []struct {
 			t.Errorf("the server was told %s %s", got.Method, got.Params)
 		}
 	}},
-	{"a body over several lines is one", nil, func(t *testing.T, w *world, node *peer) {
+	{"a body over several lines is one", nil, func(_ *testing.T, w *world, node *peer) {
 		s := w.httpSession(`{}`)
 		s.post("{\r\n\"jsonrpc\":\"2.0\",\n\"method\":\"m\",\"params\":{\n\"a\":\"\\n\"}\n}").wantStatus(202)
 		node.want(`{"jsonrpc":"2.0","method":"m","params":{ "a":"\n"}}`)
@@ -280,7 +280,7 @@ var mcpHTTP = []struct {
 		w.ask(http.MethodPost, mcpHello(`{}`), "Path", to).wantStatus(202)
 		g.wantEvents(`{"jsonrpc":"2.0","id":0,"result":` + mcpServer + `}`)
 		w.ask(http.MethodPost, toolCall("1", "a", ""), "Path", to).wantStatus(202)
-		m, _ := node.called()
+		m := node.called()
 		node.answerTo(m, `"a"`)
 		g.wantEvents(result(1, "a"))
 		w.ask(http.MethodPost, call(1, "ping"), "Path", to+"x").wantStatus(404)

@@ -57,7 +57,7 @@ func TestPoison(t *testing.T) {
 				var calls []message
 				for n, c := range workers {
 					c.send(toolCall("1", fmt.Sprint("w", n), ""))
-					m, _ := node.called()
+					m := node.called()
 					calls = append(calls, m)
 				}
 				a.send(p.message)
@@ -78,7 +78,7 @@ func TestPoison(t *testing.T) {
 					c.want(result(1, "w"))
 				}
 				a.send(toolCall("2", "a", ""))
-				m, _ := node.called()
+				m := node.called()
 				node.answerTo(m, `"a"`)
 				a.want(result(2, "a"))
 			})
@@ -92,7 +92,7 @@ func TestPoisonOverHTTP(t *testing.T) {
 		w, node := newMCPWorld(t, nil)
 		worker := w.httpSession(`{}`)
 		x := worker.post(toolCall("1", "w", ""))
-		call, _ := node.called()
+		call := node.called()
 		for _, p := range poisons {
 			if p.reaches != "" || strings.HasPrefix(p.name, "P19") {
 				continue
@@ -120,8 +120,8 @@ func TestPoisonBytes(t *testing.T) {
 		// P17, P18: two with one id in flight, and a cancel of one that is answered all the same.
 		a := w.mcpClient(`{}`)
 		a.send(toolCall("1", "a", ""), toolCall("1", "b", ""))
-		first, _ := node.called()
-		second, _ := node.called()
+		first := node.called()
+		second := node.called()
 		a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`) // the newest
 		if m := node.next(); !strings.Contains(string(m.Params), string(second.ID)) {
 			t.Errorf("the cancel names %s", m.Params)

@@ -15,12 +15,12 @@ var mcpReports = []struct {
 	change func(*settings)
 	check  func(t *testing.T, w *world, node *peer)
 }{
-	{"clients with equal ids get their own answers, in any order", nil, func(t *testing.T, w *world, node *peer) {
+	{"clients with equal ids get their own answers, in any order", nil, func(_ *testing.T, w *world, node *peer) {
 		a, b := w.mcpClient(`{}`), w.mcpClient(`{}`)
 		a.send(toolCall("1", "a", ""))
 		b.send(toolCall("1", "b", ""))
-		first, _ := node.called()
-		second, _ := node.called()
+		first := node.called()
+		second := node.called()
 		node.answerTo(second, `"b"`)
 		node.answerTo(first, `"a"`)
 		a.want(result(1, "a"))
@@ -28,13 +28,13 @@ var mcpReports = []struct {
 		a.wantNothing()
 		b.wantNothing()
 	}},
-	{"one client with equal ids in flight gets both answers", nil, func(t *testing.T, w *world, node *peer) {
+	{"one client with equal ids in flight gets both answers", nil, func(_ *testing.T, w *world, node *peer) {
 		a := w.mcpClient(`{}`)
 		for range 50 {
 			a.send(toolCall("1", "x", ""))
 		}
 		for range 50 {
-			m, _ := node.called()
+			m := node.called()
 			node.answerTo(m, `"x"`)
 		}
 		for range 50 {
@@ -48,7 +48,7 @@ var mcpReports = []struct {
 			a.send(toolCall(id, "x", `,"arguments":{"n":12345678901234567890}`))
 		}
 		for range ids {
-			m, _ := node.called()
+			m := node.called()
 			if !strings.Contains(string(m.Params), `{"n":12345678901234567890}`) || m.ID[0] != '"' {
 				t.Errorf("the server was sent %s under %s", m.Params, m.ID)
 			}
@@ -58,10 +58,10 @@ var mcpReports = []struct {
 			a.want(result(id, "x"))
 		}
 	}},
-	{"number style, for servers that take only numbers", func(s *settings) { s.target.Numbers = true }, func(t *testing.T, w *world, node *peer) {
+	{"number style, for servers that take only numbers", func(s *settings) { s.target.Numbers = true }, func(_ *testing.T, w *world, node *peer) {
 		a := w.mcpClient(`{"sampling":{}}`)
 		a.send(toolCall(`"x"`, "x", ""))
-		m, _ := node.called()
+		m := node.called()
 		// A request of the server's may have the same id: they are of two spaces.
 		node.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"sampling/createMessage","params":{}}`, m.ID))
 		asked := a.wantAsked("sampling/createMessage", "{}")
@@ -86,18 +86,18 @@ var mcpReports = []struct {
 			}
 		}
 	}},
-	{"a notification is not answered, and stays one", nil, func(t *testing.T, w *world, node *peer) {
+	{"a notification is not answered, and stays one", nil, func(_ *testing.T, w *world, node *peer) {
 		a := w.mcpClient(`{}`)
 		a.send(`{"jsonrpc":"2.0","method":"foo/bar"}`)
 		node.want(`{"jsonrpc":"2.0","method":"foo/bar"}`)
 		a.wantNothing()
 	}},
-	{"a cancel names the call of its client, ahead of the answer", nil, func(t *testing.T, w *world, node *peer) {
+	{"a cancel names the call of its client, ahead of the answer", nil, func(_ *testing.T, w *world, node *peer) {
 		a, b := w.mcpClient(`{}`), w.mcpClient(`{}`)
 		a.send(toolCall("7", "a", ""))
 		b.send(toolCall("7", "b", ""))
-		first, _ := node.called()
-		second, _ := node.called()
+		first := node.called()
+		second := node.called()
 		a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"r"}}`)
 		node.want(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s,"reason":"r"}}`, first.ID))
 		node.answerTo(first, `"late"`)
@@ -109,10 +109,10 @@ var mcpReports = []struct {
 			`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":0}}`)
 		node.wantNothing()
 	}},
-	{"a cancel does not mix up the two directions", nil, func(t *testing.T, w *world, node *peer) {
+	{"a cancel does not mix up the two directions", nil, func(_ *testing.T, w *world, node *peer) {
 		a := w.mcpClient(`{"sampling":{}}`)
 		a.send(toolCall("5", "a", ""))
-		call, _ := node.called()
+		call := node.called()
 		node.send(`{"jsonrpc":"2.0","id":5,"method":"sampling/createMessage"}`)
 		asked := a.wantAsked("sampling/createMessage", "")
 		a.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`)
@@ -121,7 +121,7 @@ var mcpReports = []struct {
 		node.want(`{"jsonrpc":"2.0","id":5,"result":"yes"}`)
 		// And the server takes back what it has asked.
 		a.send(toolCall("6", "a", ""))
-		call, _ = node.called()
+		call = node.called()
 		node.send(`{"jsonrpc":"2.0","id":6,"method":"sampling/createMessage"}`)
 		asked = a.wantAsked("sampling/createMessage", "")
 		node.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6}}`)
@@ -129,13 +129,13 @@ var mcpReports = []struct {
 		node.answerTo(call, `"a"`)
 		a.want(result(6, "a"))
 	}},
-	{"progress has the token of its client, while the call lasts", nil, func(t *testing.T, w *world, node *peer) {
+	{"progress has the token of its client, while the call lasts", nil, func(_ *testing.T, w *world, node *peer) {
 		a, b := w.mcpClient(`{}`), w.mcpClient(`{}`)
 		const token = `,"_meta":{"progressToken":%s}`
 		a.send(toolCall("3", "a", fmt.Sprintf(token, "3")))
 		b.send(toolCall("3", "b", fmt.Sprintf(token, `"3"`)))
-		first, _ := node.called()
-		second, _ := node.called()
+		first := node.called()
+		second := node.called()
 		progress := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`
 		for n := range 3 {
 			node.send(fmt.Sprintf(progress, first.progressToken(), n), fmt.Sprintf(progress, second.progressToken(), n))
@@ -155,7 +155,7 @@ var mcpReports = []struct {
 	}, func(t *testing.T, w *world, node *peer) {
 		a := w.mcpClient(`{}`)
 		a.send(toolCall("1", "a", ""), call(2, "tools/list"))
-		m, _ := node.called()
+		m := node.called()
 		list := node.wantAsked("tools/list", "")
 		time.Sleep(2 * time.Second)
 		if got := a.next(); got.Error == nil || got.Error.Data.Reason != "timeout" || string(got.ID) != "1" {
@@ -170,7 +170,7 @@ var mcpReports = []struct {
 		log := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"secret"}}`
 		elicit := `{"jsonrpc":"2.0","id":%d,"method":"elicitation/create","params":{}}`
 		a.send(toolCall("1", "a", ""))
-		first, _ := node.called()
+		first := node.called()
 		node.send(log, fmt.Sprintf(elicit, 1))
 		a.want(log)
 		asked := a.wantAsked("elicitation/create", "{}")
@@ -180,7 +180,7 @@ var mcpReports = []struct {
 		node.want(`{"jsonrpc":"2.0","id":1,"result":"yes"}`)
 
 		b.send(toolCall("1", "b", ""))
-		second, _ := node.called()
+		second := node.called()
 		node.send(log, fmt.Sprintf(elicit, 2))
 		if m := node.next(); string(m.ID) != "2" || m.Error == nil || m.Error.Code != -32601 {
 			t.Errorf("with two clients in flight the server was told %+v", m)
@@ -194,7 +194,7 @@ var mcpReports = []struct {
 
 		c := w.mcpClient(`{}`) // has not said that it can answer
 		c.send(toolCall("1", "c", ""))
-		third, _ := node.called()
+		third := node.called()
 		node.send(fmt.Sprintf(elicit, 3))
 		if m := node.next(); m.Error == nil || m.Error.Code != -32601 {
 			t.Errorf("without a client that can answer, the server was told %+v", m)
@@ -211,7 +211,7 @@ var mcpReports = []struct {
 		a := w.mcpClient(`{}`)
 		a.send(toolCall("1", "slow", ""), call(2, "ping"))
 		a.want(`{"jsonrpc":"2.0","id":2,"result":{}}`)
-		m, _ := node.called()
+		m := node.called()
 		node.wantNothing()
 		node.answerTo(m, `"a"`)
 		a.want(result(1, "a"))
@@ -264,7 +264,7 @@ var mcpReports = []struct {
 		set(a, "warning")
 		node.wantNothing()
 		a.send(toolCall("2", "a", ""))
-		m, _ := node.called()
+		m := node.called()
 		log := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"%s"}}`
 		node.send(fmt.Sprintf(log, "info"), fmt.Sprintf(log, "warning"))
 		a.want(fmt.Sprintf(log, "warning"))
@@ -277,7 +277,7 @@ var mcpReports = []struct {
 	{"tasks are their client's", nil, func(t *testing.T, w *world, node *peer) {
 		a, b := w.mcpClient(`{}`), w.mcpClient(`{}`)
 		a.send(toolCall("1", "a", `,"task":{}`))
-		m, _ := node.called()
+		m := node.called()
 		node.answerTo(m, `{"task":{"taskId":"t1"}}`)
 		a.want(`{"jsonrpc":"2.0","id":1,"result":{"task":{"taskId":"t1"}}}`)
 		get := `{"jsonrpc":"2.0","id":2,"method":"tasks/%s","params":{"taskId":"t1"}}`
@@ -384,21 +384,21 @@ var mcpReports = []struct {
 		node.send(updated)
 		a.want(updated)
 		b.send(toolCall("9", "b", ""))
-		m, _ := node.called()
+		m := node.called()
 		node.answerTo(m, `"b"`)
 		b.want(result(9, "b"))
 	}},
-	{"a noisy server keeps its connection, and what it says comes in order", nil, func(t *testing.T, w *world, node *peer) {
+	{"a noisy server keeps its connection, and what it says comes in order", nil, func(_ *testing.T, w *world, node *peer) {
 		a := w.mcpClient(`{}`)
 		a.send(toolCall("1", "a", ""))
-		m, _ := node.called()
+		m := node.called()
 		log := `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info"}}`
 		node.send("hello", log)
 		node.answerTo(m, `"a"`)
 		a.want(log)
 		a.want(result(1, "a"))
 	}},
-	{"the version is the server's", nil, func(t *testing.T, w *world, node *peer) {
+	{"the version is the server's", nil, func(_ *testing.T, w *world, _ *peer) {
 		a := w.client()
 		a.send(strings.Replace(mcpHello(`{}`), "2025-11-25", "2025-06-18", 1))
 		a.want(`{"jsonrpc":"2.0","id":0,"result":` + mcpServer + `}`)

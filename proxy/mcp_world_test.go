@@ -81,15 +81,14 @@ func toolCall(id, name, more string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"%s"%s}}`, id, name, more)
 }
 
-// called reads a call of a tool, and returns it with the tool's name.
-func (p *peer) called() (message, string) {
+// called reads a call of a tool.
+func (p *peer) called() message {
 	p.t.Helper()
 	m := p.next()
-	var params struct{ Name string }
-	if err := json.Unmarshal(m.Params, &params); err != nil || m.Method != "tools/call" {
-		p.t.Fatalf("the server was sent %s %s: %v", m.Method, m.Params, err)
+	if m.Method != "tools/call" {
+		p.t.Fatalf("the server was sent %s %s", m.Method, m.Params)
 	}
-	return m, params.Name
+	return m
 }
 
 // progressToken is the token in the params of a request.
@@ -221,14 +220,14 @@ type httpSession struct {
 	id string
 }
 
-func (w *world) httpSession(capabilities string, header ...string) *httpSession {
+func (w *world) httpSession(capabilities string) *httpSession {
 	w.t.Helper()
-	x := w.ask(http.MethodPost, mcpHello(capabilities), header...)
+	x := w.ask(http.MethodPost, mcpHello(capabilities))
 	if got, want := x.wantStatus(200), `{"jsonrpc":"2.0","id":0,"result":`+mcpServer+`}`; got != want {
 		w.t.Fatalf("the handshake was answered with %s, want %s", got, want)
 	}
 	s := &httpSession{w, x.Header().Get("Mcp-Session-Id")}
-	s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`, header...).wantStatus(202)
+	s.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`).wantStatus(202)
 	return s
 }
 
