@@ -55,7 +55,9 @@ func TestLegacyMessages(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := startFront(t, bitcoinNode(t).URL, func(s *settings) { s.target.Rules = rules })
-	found := func(version, id string) string { return fmt.Sprintf(`{"result":"%s","error":null,"id":%s}`, version, id) }
+	found := func(version, id string) string {
+		return fmt.Sprintf(`{"result":"%s","error":null,"id":%s}`, version, id)
+	}
 	missing := func(id string) string {
 		return fmt.Sprintf(`{"result":null,"error":{"code":-32601,"message":"Method not found"},"id":%s}`, id)
 	}
@@ -77,7 +79,7 @@ func TestLegacyMessages(t *testing.T) {
 		{`[{"method":"getblockcount"},{"jsonrpc":"2.0","id":5,"method":"getblockcount"}]`, 200,
 			`[` + found("", "null") + `,{"jsonrpc":"2.0",` + found("2.0", "5")[1:] + `]`},
 	} {
-		resp, err := http.Post(f.URL, "application/json", strings.NewReader(test.message)) //nolint:noctx // the server is ours
+		resp, err := http.Post(f.URL, "application/json", strings.NewReader(test.message))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +95,7 @@ func TestLegacyMessages(t *testing.T) {
 func TestLegacyMessagesElsewhere(t *testing.T) {
 	f := startFront(t, "", nil)
 	for _, message := range []string{`{"jsonrpc":"1.0","id":1,"method":"a"}`, `{"id":1,"method":"a"}`, `{"method":"a"}`} {
-		resp, err := http.Post(f.URL, "application/json", strings.NewReader(message)) //nolint:noctx // the server is ours
+		resp, err := http.Post(f.URL, "application/json", strings.NewReader(message))
 		if err != nil {
 			t.Fatal(err)
 		}

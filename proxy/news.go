@@ -87,6 +87,8 @@ func (r *Router) notice(n *news) {
 	switch {
 	case tenant != nil:
 		r.passLevelled(tenant, n, t, op)
+	case names(op, n): // what was somebody's is not everybody's
+		r.drop(unowned(op), n.conn.Name, n.frame)
 	case op != nil && op.Doc != nil && t.desk != nil:
 		r.giveDocument(n, t, op.Doc)
 	case op != nil && op.News == profiles.ToFirst:
@@ -111,11 +113,29 @@ func (r *Router) notice(n *news) {
 	}
 }
 
+// names reports whether a message has a value in a place where one says whom it is for.
+func names(op *profiles.Op, n *news) bool {
+	if op == nil {
+		return false
+	}
+	for i := range op.Named {
+		if _, found := find(op.Named[i].At, n.frame, n.e); found != rewrite.Missing {
+			return true
+		}
+	}
+	for i := range op.Tokens {
+		if _, found := find(op.Tokens[i].At, n.frame, n.e); found != rewrite.Missing {
+			return true
+		}
+	}
+	return false
+}
+
 // unowned is the word for a notification that belongs to nobody.
 func unowned(op *profiles.Op) Drop {
 	switch {
 	case op == nil:
-	case len(op.Handles) > 0:
+	case len(op.Handles) > 0, len(op.Named) > 0:
 		return DropUnknownHandle
 	case len(op.Tokens) > 0:
 		return DropUnknownToken

@@ -138,7 +138,7 @@ func (r *Router) callOff(x *exchange, k rewrite.Key, conn *upstream.Conn, why re
 	on := profiles.OnTimeout
 	switch why {
 	case rewrite.ReasonTimeout:
-	case rewrite.ReasonClientGone:
+	case rewrite.ReasonClientGone, rewrite.ReasonShuttingDown:
 		on = profiles.OnLeave
 	default:
 		return

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-func readAll(t *testing.T, in io.Reader, limit int) ([]Event, *Reader, error) {
+func readAll(t *testing.T, in io.Reader) ([]Event, *Reader, error) {
 	t.Helper()
-	r := NewReader(in, limit)
+	r := NewReader(in, 100)
 	var all []Event
 	for {
 		ev, err := r.Next()
@@ -34,7 +34,7 @@ func TestReader(t *testing.T) {
 	for name, in := range map[string]io.Reader{
 		"whole": strings.NewReader(stream), "byte by byte": iotest.OneByteReader(strings.NewReader(stream)),
 	} {
-		got, r, err := readAll(t, in, 100)
+		got, r, err := readAll(t, in)
 		if !errors.Is(err, io.EOF) || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %q, %v", name, got, err)
 		}
@@ -50,7 +50,7 @@ func TestReaderLimit(t *testing.T) {
 		strings.Repeat("data: "+strings.Repeat("x", 30)+"\n", 4) + "\n",
 		strings.Repeat("x", 1000),
 	} {
-		if got, _, err := readAll(t, strings.NewReader(stream), 100); !errors.Is(err, ErrTooLarge) {
+		if got, _, err := readAll(t, strings.NewReader(stream)); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}
@@ -58,7 +58,7 @@ func TestReaderLimit(t *testing.T) {
 
 func TestAppendReadsBack(t *testing.T) {
 	for _, want := range []Event{{"message", "1-2", []byte("a\nb\n\nc")}, {"", "", []byte("")}, {"x", "", []byte("{}")}} {
-		got, _, err := readAll(t, strings.NewReader(KeepAlive+string(Append(nil, want.Name, want.ID, want.Data))), 100)
+		got, _, err := readAll(t, strings.NewReader(KeepAlive+string(Append(nil, want.Name, want.ID, want.Data))))
 		if !errors.Is(err, io.EOF) || len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 			t.Errorf("got %q, %v, want %q", got, err, want)
 		}
@@ -93,7 +93,7 @@ func TestLines(t *testing.T) {
 				r = iotest.OneByteReader(r)
 			}
 			var got []string
-			events, _, err := readAll(t, r, 100)
+			events, _, err := readAll(t, r)
 			for _, ev := range events {
 				got = append(got, ev.Name+" "+string(ev.Data))
 			}
