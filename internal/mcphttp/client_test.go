@@ -184,8 +184,6 @@ func TestSessionOfClient(t *testing.T) {
 	c.want(`{"jsonrpc":"2.0","id":"a","result":"tools/call"}`, `"a"`)
 	c.send(`{"jsonrpc":"2.0","id":"b","method":"broken"}`, `{"jsonrpc":"2.0","id":7,"result":1}`)
 	c.want(`{"jsonrpc":"2.0","id":"b","error":{"code":-32603,"message":"Upstream answered with an HTTP error","data":{"source":"idmux","reason":"upstream_status","sent":true,"status":502}}}`, `"b"`)
-	c.send(`{"jsonrpc":"2.0","id":"n","method":"nowhere"}`)
-	c.want(`{"jsonrpc":"2.0","id":"n","error":{"code":-32601,"message":"no"}}`, `"n"`)
 	if err := errors.Join(c.WriteFrame(&wire.Frame{Op: wire.Close}), c.Flush()); err != nil {
 		t.Fatal(err)
 	}
@@ -234,8 +232,10 @@ func TestClientOfSingleRequests(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the answer was not closed")
 	}
+	c.send(`{"jsonrpc":"2.0","id":"n","method":"nowhere","params":{`+meta+`}}`)
+	c.want(`{"jsonrpc":"2.0","id":"n","error":{"code":-32601,"message":"no"}}`, `"n"`)
 	got := s.requests()
-	if len(got) != 2 || got[0] != "POST tools/call session= version=2026-07-28 method=tools/call name==?base64?w6k=?= last=" {
+	if len(got) != 3 || got[0] != "POST tools/call session= version=2026-07-28 method=tools/call name==?base64?w6k=?= last=" {
 		t.Errorf("the server was sent %q", got)
 	}
 }

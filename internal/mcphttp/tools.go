@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/idmux/idmux/rewrite"
@@ -103,7 +104,7 @@ func (t *Tools) Headers(tool string, frame []byte, e *rewrite.Envelope) []ToolHe
 			all = append(all, ToolHeader{ParamPrefix + p.header, value})
 		}
 	}
-	slices.SortFunc(all, func(a, b ToolHeader) int { return bytes.Compare([]byte(a.Name), []byte(b.Name)) })
+	slices.SortFunc(all, func(a, b ToolHeader) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
