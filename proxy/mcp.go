@@ -24,6 +24,7 @@ import (
 type mcpEntrance struct {
 	*httpEntrance
 	transport Transport
+	tools     mcphttp.Tools // of the servers behind, as far as clients have listed them
 	quit      chan struct{} // closed when streams have to end
 
 	sessionsMu sync.Mutex

@@ -33,6 +33,9 @@ func (q *mcpRequest) serveModern(version string) {
 	c.pins = newPins(m.routes, &c.info, q.from)
 	q.post.Client = &c.info
 	to := m.modernReply(q.events)
+	if string(q.posting.parser.Name(q.posting.body.Bytes(), q.first)) == "tools/list" {
+		to = &listReply{to, &m.tools}
+	}
 	where := m.routes.at(q.r)
 	owed, _ := m.router.forward(&inbound{
 		client: c, place: &where, to: to, parser: &q.posting.parser, flusher: &q.posting.flusher,
@@ -96,10 +99,69 @@ func (q *mcpRequest) mismatch(version string) (code int, text string) {
 	case len(values) == 0:
 		return mcphttp.CodeHeaderMismatch, mcphttp.Name + " is missing"
 	}
-	if text, ok := mcphttp.DecodeValue(strings.TrimSpace(values[0])); !ok || len(values) > 1 || !spells(at.Of(body), text) {
+	text, ok := mcphttp.DecodeValue(strings.TrimSpace(values[0]))
+	if !ok || len(values) > 1 || !spells(at.Of(body), text) {
 		return mcphttp.CodeHeaderMismatch, mcphttp.Name + " is not the " + member + " of the body"
 	}
+	if method != "tools/call" {
+		return 0, ""
+	}
+	return q.badParam(q.entrance.tools.Headers(text, body, q.first))
+}
+
+// badParam says what is wrong with the headers that repeat arguments of a tool.
+func (q *mcpRequest) badParam(want []mcphttp.ToolHeader) (code int, text string) {
+	for name, values := range q.r.Header {
+		if !strings.HasPrefix(name, mcphttp.ParamPrefix) {
+			continue
+		}
+		for _, value := range values {
+			if _, ok := mcphttp.DecodeValue(strings.TrimSpace(value)); !ok {
+				return mcphttp.CodeHeaderMismatch, name + " is no Base64"
+			}
+		}
+	}
+	for _, h := range want {
+		values := q.r.Header.Values(h.Name)
+		if len(values) == 0 {
+			return mcphttp.CodeHeaderMismatch, h.Name + " is missing"
+		}
+		if text, _ := mcphttp.DecodeValue(strings.TrimSpace(values[0])); text != h.Value || len(values) > 1 {
+			return mcphttp.CodeHeaderMismatch, h.Name + " is not the argument in the body"
+		}
+	}
 	return 0, ""
+}
+
+// listReply learns from the answer to tools/list on its way.
+type listReply struct {
+	postReply
+	tools *mcphttp.Tools
+}
+
+// reply implements replier.
+func (l *listReply) reply(slot int, f *wire.Frame, fl *wire.Flusher) {
+	l.tools.Learn(f.B)
+	l.postReply.reply(slot, f, fl)
+}
+
+// push implements streamer.
+func (l *listReply) push(f *wire.Frame, fl *wire.Flusher) bool {
+	s, ok := l.postReply.(streamer)
+	return ok && s.push(f, fl)
+}
+
+// streams implements streamer.
+func (l *listReply) streams(closes bool) bool {
+	s, ok := l.postReply.(streamer)
+	return ok && s.streams(closes)
+}
+
+// finish implements streamer.
+func (l *listReply) finish() {
+	if s, ok := l.postReply.(streamer); ok {
+		s.finish()
+	}
 }
 
 // spells reports whether a token is a string with a text.

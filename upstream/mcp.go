@@ -15,6 +15,7 @@ func (e *Endpoint) mcpDialer() DialFunc {
 	transport := newTransport(e)
 	transport.MaxConnsPerHost = 0 // streams keep theirs for as long as they last
 	e.tidy = transport.CloseIdleConnections
+	tools := new(mcphttp.Tools)
 	address := *e.url
 	address.Scheme = strings.TrimPrefix(address.Scheme, "mcp+")
 	return func(ctx context.Context) (wire.Conn, error) {
@@ -27,7 +28,7 @@ func (e *Endpoint) mcpDialer() DialFunc {
 			to = to.JoinPath(own.Path)
 		}
 		return mcphttp.NewClient(mcphttp.ClientConfig{
-			URL: to, Transport: transport, Limit: e.Pool.cfg.Response, Notice: e.Pool.cfg.WriteTimeout, Dial: isDialError,
+			URL: to, Transport: transport, Tools: tools, Limit: e.Pool.cfg.Response, Notice: e.Pool.cfg.WriteTimeout, Dial: isDialError,
 			Header: func(with any) (http.Header, error) {
 				x, ok := with.(*Extra)
 				if !ok {

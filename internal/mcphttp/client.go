@@ -20,6 +20,7 @@ type ClientConfig struct {
 	Transport http.RoundTripper
 	// Header returns the headers of a request; with is what a frame carries for it.
 	Header func(with any) (http.Header, error)
+	Tools  *Tools        // what is known of the server's tools
 	Limit  int           // bytes of a message
 	Notice time.Duration // how long a server may take over a notification
 	// Dial reports whether an error says that the server cannot be reached.
@@ -38,6 +39,7 @@ type Client struct {
 	ev     wire.Events    // owned by the reader
 	origin []byte         // owned by the reader
 
+	tools  *Tools
 	parser rewrite.Parser // owned by the writer
 	turn   chan struct{}  // closed when what was written before is on its way; owned by the writer
 
@@ -66,7 +68,7 @@ var ErrSessionEnded = errors.New("mcphttp: the server has ended the session")
 
 // NewClient returns a connection. The server is not asked anything yet.
 func NewClient(cfg ClientConfig) *Client {
-	c := &Client{cfg: cfg, running: make(map[string]context.CancelFunc)}
+	c := &Client{cfg: cfg, tools: cfg.Tools, running: make(map[string]context.CancelFunc)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.cond.L = &c.mu
 	c.parser.Limits = rewrite.Limits{Size: 1 << 30, Depth: 10_000, Batch: 1, ID: 1 << 10, Method: 1 << 20}

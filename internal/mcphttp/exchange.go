@@ -22,6 +22,7 @@ type outgoing struct {
 	name    string // what Mcp-Name says, where named
 	named   bool
 	version string // that the message says itself; empty: that of the session
+	params  []ToolHeader
 	names   string // the request that a cancel is about
 	with    any
 }
@@ -60,6 +61,9 @@ func (c *Client) read(f *wire.Frame) *outgoing {
 	}
 	if member := NamedBy(o.method); member != "" {
 		o.name, o.named = text(rewrite.MustParsePath("params."+member)), true
+	}
+	if o.method == "tools/call" {
+		o.params = c.tools.Headers(o.name, o.body, e)
 	}
 	return o
 }
@@ -127,6 +131,9 @@ func (c *Client) exchange(o *outgoing, started func()) {
 		req.Header.Set(Method, o.method)
 		if o.named {
 			req.Header.Set(Name, EncodeValue(o.name))
+		}
+		for _, p := range o.params {
+			req.Header.Set(p.Name, EncodeValue(p.Value))
 		}
 	} else if o.method != "initialize" {
 		session = c.mark(req.Header)
@@ -220,6 +227,9 @@ func (c *Client) response(body, id []byte) (*rewrite.Envelope, bool) {
 
 // begun takes the session from the answer to the request that begins one.
 func (c *Client) begun(o *outgoing, resp *http.Response, e *rewrite.Envelope, body []byte) {
+	if o.method == "tools/list" {
+		c.tools.Learn(body)
+	}
 	if o.method != "initialize" || !e.Result.Ok() {
 		return
 	}
