@@ -79,13 +79,19 @@ type Books struct {
 	Subscriptions int `json:"subscriptions"`          // of clients; filters and the like are such, too
 	Feeds         int `json:"upstream_subscriptions"` // that the upstream has for them
 	Tokens        int `json:"tokens"`                 // of requests under way
+	Documents     int `json:"documents"`              // that clients have open at the upstream
+	DocumentBytes int `json:"document_bytes"`         // of the texts that are kept of them
 }
 
 // Books returns the counts of an upstream.
 func (r *Router) Books(name string) Books {
 	t := r.targets[name]
 	subs, feeds := t.feeds.Len()
-	return Books{Subscriptions: subs, Feeds: feeds, Tokens: t.tokens.Len()}
+	b := Books{Subscriptions: subs, Feeds: feeds, Tokens: t.tokens.Len()}
+	if t.desk != nil {
+		b.Documents, b.DocumentBytes = t.desk.book.Len()
+	}
+	return b
 }
 
 // Upstreams returns the status of every upstream, by name.

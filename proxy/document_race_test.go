@@ -16,9 +16,10 @@ import (
 // docServer is a language server that looks at what it is told of documents: never one that is open already, and never of one that
 // is not.
 type docServer struct {
-	t     *testing.T
-	texts map[string]string
-	fails int
+	t        *testing.T
+	texts    map[string]string
+	versions map[string]int
+	fails    int
 }
 
 func (s *docServer) bad(format string, args ...any) {
@@ -39,7 +40,10 @@ func (s *docServer) serve(far wire.Conn) {
 			ID     json.RawMessage
 			Method string
 			Params struct {
-				TextDocument   struct{ URI, Text string }
+				TextDocument struct {
+					URI, Text string
+					Version   int
+				}
 				ContentChanges []struct{ Text string }
 			}
 		}
@@ -55,116 +59,157 @@ func (s *docServer) serve(far wire.Conn) {
 		text, open := s.texts[doc.URI]
 		switch {
 		case m.Method == "textDocument/didOpen" && !open:
-			s.texts[doc.URI] = doc.Text
-		case m.Method == "textDocument/didChange" && open && len(m.Params.ContentChanges) == 1:
-			s.texts[doc.URI] = m.Params.ContentChanges[0].Text
+			s.texts[doc.URI], s.versions[doc.URI] = doc.Text, doc.Version
+		case m.Method == "textDocument/didChange" && open && doc.Version == s.versions[doc.URI]+1:
+			s.texts[doc.URI], s.versions[doc.URI] = m.Params.ContentChanges[0].Text, doc.Version
 		case m.Method == "textDocument/didClose" && open:
 			delete(s.texts, doc.URI)
 		case strings.HasPrefix(m.Method, "textDocument/"):
-			s.bad("%s while it is open: %v (%q)", frame, open, text)
+			s.bad("%s while it is open: %v, as %q in version %d", frame, open, text, s.versions[doc.URI])
 		}
 	}
 }
 
-// edit has an editor do things to documents at random, with all of them closed in the end.
-func edit(far wire.Conn, seed uint64) error {
+// docEditor is an editor with documents.
+type docEditor struct {
+	*peer
+	texts    map[string]string
+	versions map[string]int
+}
+
+// edit does things to documents at random.
+func (e *docEditor) edit(seed uint64) error {
 	r := rand.New(rand.NewPCG(seed, 2))
 	say := func(message string) error {
-		if err := far.WriteFrame(&wire.Frame{B: []byte(message)}); err != nil {
+		if err := e.WriteFrame(&wire.Frame{B: []byte(message)}); err != nil {
 			return err
 		}
-		return far.Flush()
+		return e.Flush()
 	}
 	if err := say(initialize(1, capable)); err != nil {
 		return err
 	}
-	if _, err := far.ReadFrame(); err != nil {
+	if _, err := e.ReadFrame(); err != nil {
 		return err
 	}
 	if err := say(initialized); err != nil {
 		return err
 	}
-	open := make(map[string]bool)
-	for range 1000 {
-		uri := fmt.Sprint("file:///", r.IntN(2))
-		message := openDoc(uri, fmt.Sprint(r.IntN(2)), 1)
-		switch {
-		case open[uri] && r.IntN(4) == 0:
+	e.versions["file:///0"], e.versions["file:///1"] = int(seed)*1_000_000, int(seed)*1_000_000
+	for range 2000 {
+		uri, text := fmt.Sprint("file:///", r.IntN(2)), fmt.Sprint(r.IntN(2))
+		e.versions[uri]++
+		message := openDoc(uri, text, e.versions[uri])
+		switch _, open := e.texts[uri]; {
+		case open && r.IntN(4) == 0:
 			message = note("textDocument/didClose", `{"textDocument":{"uri":"`+uri+`"}}`)
-			open[uri] = false
-		case open[uri]:
-			message = note("textDocument/didChange", fmt.Sprintf(`{"textDocument":{"uri":"%s","version":2},"contentChanges":[{"text":"%d"}]}`, uri, r.IntN(2)))
+			delete(e.texts, uri)
+		case open:
+			message = note("textDocument/didChange", fmt.Sprintf(`{"textDocument":{"uri":"%s","version":%d},"contentChanges":[{"text":"%s"}]}`,
+				uri, e.versions[uri], text))
+			e.texts[uri] = text
 		default:
-			open[uri] = true
+			e.texts[uri] = text
 		}
 		if err := say(message); err != nil {
 			return err
 		}
-		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond) // of the bubble
+		if r.IntN(10) == 0 { // of the bubble; many things happen in one instant
+			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+		}
 	}
 	return nil
 }
 
-// TestDocumentsOfManyEditors has editors do things at once, leave in the middle, and the server end now and then.
+// may asks about a document, and reports whether that was refused.
+func (e *docEditor) may(id int, uri string) bool {
+	e.send(request(id, "textDocument/hover", `{"textDocument":{"uri":"`+uri+`"}}`))
+	for {
+		if m := e.next(); string(m.ID) == fmt.Sprint(id) {
+			return m.Error == nil
+		}
+	}
+}
+
+// docServers are the language servers that are there one after the other; the first two end soon.
+type docServers struct {
+	latest *docServer
+	now    wire.Conn
+	ends   int
+	stop   chan struct{}
+}
+
+func (s *docServers) run(w *world) {
+	var serving sync.WaitGroup
+	defer serving.Wait()
+	for {
+		select {
+		case far := <-w.dialed:
+			next := &docServer{t: w.t, texts: make(map[string]string), versions: make(map[string]int)}
+			s.now, s.latest = far, next
+			serving.Go(func() { next.serve(far) })
+		case <-time.After(70 * time.Millisecond):
+			if s.now != nil && s.ends < 2 {
+				_ = s.now.Close()
+				s.now = nil
+				s.ends++
+			}
+		case <-s.stop:
+			if s.now != nil {
+				_ = s.now.Close()
+			}
+			return
+		}
+	}
+}
+
+// TestDocumentsOfManyEditors has editors do things at once, and the server end now and then. In the end who may ask has the text that
+// the server has, and when all have left, nothing is open.
 func TestDocumentsOfManyEditors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, asLSP(t, func(s *settings) { s.target.ConnectWait = time.Minute }))
-		var server *docServer // the latest
-		ends := 0
+		w := newWorld(t, asLSP(t, func(s *settings) { s.target.ConnectWait, s.clientRoom = time.Minute, 10_000 }))
+		servers := &docServers{stop: make(chan struct{})}
 		var serving, editing sync.WaitGroup
-		stop := make(chan struct{})
-		serving.Go(func() {
-			var now wire.Conn
-			for {
-				select {
-				case far := <-w.dialed:
-					next := &docServer{t: t, texts: make(map[string]string)}
-					now, server = far, next
-					serving.Go(func() { next.serve(far) })
-				case <-time.After(70 * time.Millisecond):
-					if now != nil && ends < 2 { // the last one stays, and is there in time
-						_ = now.Close()
-						now = nil
-						ends++
-					}
-				case <-stop:
-					if now != nil {
-						_ = now.Close()
-					}
-					return
-				}
-			}
-		})
+		serving.Go(func() { servers.run(w) })
+		var editors []*docEditor
 		for i := range uint64(6) {
-			near, far := wire.Pipe(10_000)
-			w.start(near)
+			e := &docEditor{peer: w.client(), texts: make(map[string]string), versions: make(map[string]int)}
+			editors = append(editors, e)
 			editing.Go(func() {
-				if err := edit(far, i); err != nil {
+				if err := e.edit(i); err != nil {
 					t.Error(err)
 				}
-				_ = far.WriteFrame(&wire.Frame{Op: wire.Close, Code: wire.CodeNormal})
-				_ = far.Flush()
-				for {
-					if _, err := far.ReadFrame(); err != nil {
-						break
-					}
-				}
-				_ = far.Close()
 			})
 		}
 		editing.Wait()
-		for range 6 {
+		synctest.Wait()
+		may := make(map[string]int)
+		for _, e := range editors {
+			for uri, text := range e.texts {
+				if !e.may(100+len(may), uri) {
+					continue
+				}
+				if may[uri]++; servers.latest.texts[uri] != text {
+					t.Errorf("an editor may ask about %s, which is %q there and %q at the server", uri, text, servers.latest.texts[uri])
+				}
+			}
+		}
+		if len(may) != len(servers.latest.texts) {
+			t.Errorf("editors may ask about %v of %v", may, servers.latest.texts)
+		}
+		for _, e := range editors {
+			e.sayGoodbye(wire.CodeNormal)
 			w.wantClosed(CloseByClient)
 		}
 		synctest.Wait()
 		w.refuse.Store(true)
-		close(stop)
+		close(servers.stop)
 		serving.Wait()
-		if ends < 2 {
-			t.Errorf("the server has ended %d times only", ends)
+		if servers.ends < 2 {
+			t.Errorf("the server has ended %d times only", servers.ends)
 		}
-		if len(server.texts) != 0 {
-			t.Errorf("open when everybody has left: %v", server.texts)
+		if len(servers.latest.texts) != 0 {
+			t.Errorf("open when everybody has left: %v", servers.latest.texts)
 		}
 	})
 }

@@ -45,8 +45,8 @@ func (l *logs) write(level slog.Level, skipped int, text string, attrs ...slog.A
 // dropped implements proxy.Hooks.Dropped: a warning now and then, and at debug level every one and what it was.
 func (l *logs) dropped(why proxy.Drop, where string, frame []byte) {
 	level := slog.LevelWarn
-	if why == proxy.DropClientGone {
-		level = slog.LevelDebug // clients leave
+	if why == proxy.DropClientGone || why == proxy.DropLocal {
+		level = slog.LevelDebug // clients leave, and begin
 	}
 	skipped, ok := l.drops.allow(string(why))
 	if !ok || !l.on(level) {

@@ -27,7 +27,7 @@ type instruments struct {
 	retries, ejections, starts, crashes                          metric.Int64ObservableCounter
 	children                                                     metric.Int64ObservableUpDownCounter
 	build, up, open                                              metric.Int64ObservableGauge
-	subscriptions, feeds, tokens, questions                      metric.Int64ObservableUpDownCounter
+	subscriptions, feeds, tokens, questions, documents, texts    metric.Int64ObservableUpDownCounter
 	interrupted                                                  metric.Int64ObservableCounter
 }
 
@@ -71,6 +71,8 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		"Subscriptions at an upstream that were lost with their connection, by outcome: lost, and of these moved, or ended (of clients).")
 	i.tokens = level(metricProgress, "{token}", "Tokens of requests under way, such as for progress.")
 	i.questions = level(metricQuestions, "{request}", "Requests of upstreams that clients owe an answer to.")
+	i.documents = level(metricDocuments, "{document}", "Documents that clients have open at an upstream which they share.")
+	i.texts = level(metricTexts, "By", "Texts of documents that are kept, each client's that differs from the upstream's included.")
 	// Without a unit: the unit 1 would end the Prometheus name in _ratio.
 	state := func(name, text string) metric.Int64ObservableGauge {
 		g, err := m.Int64ObservableGauge(name, metric.WithDescription(text))
@@ -102,7 +104,7 @@ func (i *instruments) observe(m metric.Meter, version string, r *proxy.Router, l
 		return nil
 	}, i.messages, i.orphaned, i.dropped, i.failed, i.closed, i.rejected, i.entries, i.clients, i.connections, i.pool, i.build,
 		i.active, i.pending, i.retries, i.ejections, i.up, i.open, i.children, i.starts, i.crashes,
-		i.subscriptions, i.feeds, i.tokens, i.questions, i.interrupted, i.cards)
+		i.subscriptions, i.feeds, i.tokens, i.questions, i.documents, i.texts, i.interrupted, i.cards)
 	return err
 }
 
@@ -146,6 +148,8 @@ func (i *instruments) books(o metric.Observer, name string, b proxy.Books) {
 	o.ObserveInt64(i.subscriptions, int64(b.Subscriptions), at)
 	o.ObserveInt64(i.feeds, int64(b.Feeds), at)
 	o.ObserveInt64(i.tokens, int64(b.Tokens), at)
+	o.ObserveInt64(i.documents, int64(b.Documents), at)
+	o.ObserveInt64(i.texts, int64(b.DocumentBytes), at)
 }
 
 // upstream observes what an upstream has to do, its limits and its endpoints.

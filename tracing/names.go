@@ -89,4 +89,6 @@ const (
 	metricInterrupted   = "idmux.subscription.interrupted"
 	metricProgress      = "idmux.token.count"
 	metricQuestions     = "idmux.question.open"
+	metricDocuments     = "idmux.document.count"
+	metricTexts         = "idmux.document.size"
 )
