@@ -227,10 +227,13 @@ func (e *exchanger) post(ctx context.Context, f *wire.Frame, sent *atomic.Bool, 
 	}
 	defer func() { _ = resp.Body.Close() }() // what matters was read
 	f.With = resp.Header                     // what went with it is of no more use
-	if resp.StatusCode < http.StatusMultipleChoices && sse.Is(resp.Header.Get("Content-Type")) {
+	if resp.StatusCode/100 == 2 && sse.Is(resp.Header.Get("Content-Type")) {
 		return resp.StatusCode, resp.Header, true, e.events(f, resp.Body)
 	}
-	if resp.StatusCode == http.StatusUnauthorized {
+	switch resp.StatusCode {
+	case http.StatusSwitchingProtocols: // nobody asked for that, and its body is the connection, which no cancel ends
+		return resp.StatusCode, resp.Header, false, nil
+	case http.StatusUnauthorized:
 		e.conn.End.Pool.auth.doubt()
 	}
 	n, err := body.ReadFrom(io.LimitReader(resp.Body, int64(e.cfg.Response)+1))

@@ -268,3 +268,27 @@ func TestHTTPPoolEnds(t *testing.T) {
 		t.Errorf("after the end: %v, ready %v", err, c.Ready())
 	}
 }
+
+// An answer that hands the connection over, which nobody asked for, has no end: its request is answered at once, and nothing
+// waits for more of it when the pool ends.
+func TestHTTPSwitchingProtocols(t *testing.T) {
+	for _, kind := range []string{"application/json", "text/event-stream"} {
+		u := rawServer(t, func(c net.Conn, r *bufio.Reader) {
+			if _, ok := readPost(r); !ok {
+				return
+			}
+			_, _ = fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\nContent-Type: %s\r\n\r\n", kind)
+			_, _ = r.ReadByte()
+		})
+		cfg := httpConfig(u)
+		cfg.Connections = 1
+		p := startHTTP(t, cfg)
+		await(t, p.connected, "a connection")
+		for range 2 {
+			p.call(t, "call")
+			if a := p.answer(t); a.err != nil || a.status != http.StatusSwitchingProtocols || a.body != "" {
+				t.Errorf("%s: answer: %+v", kind, a)
+			}
+		}
+	}
+}
