@@ -76,6 +76,31 @@ func TestDeflate(t *testing.T) {
 	}
 }
 
+// A client that insists on a smaller window than there is must get an answer that it can live with.
+func TestDeflateWithAWindow(t *testing.T) {
+	f := startFront(t, "", func(s *settings) { s.listener.Compression = CompressionConfig{WebSocket: true, Over: 1} })
+	for offer, want := range map[string]bool{
+		"permessage-deflate; server_max_window_bits=12; client_max_window_bits=12": false,
+		"permessage-deflate; server_max_window_bits=10, permessage-deflate":        true,
+		"permessage-deflate; client_max_window_bits":                               true,
+	} {
+		c, _ := f.dial(t)
+		fmt.Fprintf(c, "GET / HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"+
+			"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Extensions: %s\r\n\r\n%s", offer, rawFrame(fin|opText, echoCall))
+		r := bufio.NewReader(c)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
+			t.Fatalf("%s: %v, %v", offer, resp, err)
+		}
+		if got := resp.Header.Get("Sec-WebSocket-Extensions"); (got != "") != want {
+			t.Errorf("%s: answered with %q", offer, got)
+		}
+		if head, err := r.Peek(1); err != nil || head[0]&0x40 != 0 != want { // RSV1: compressed
+			t.Errorf("%s: a frame that begins with %x, %v", offer, head, err)
+		}
+	}
+}
+
 // An upgrade works with everything on that looks into connections and requests, and however its headers are spelled.
 func TestUpgradeWithEverythingOn(t *testing.T) {
 	ca := testcerts.New(t, "ca")

@@ -94,7 +94,7 @@ func AcceptWebSocket(w http.ResponseWriter, r *http.Request, cfg WSConfig) (Conn
 		CheckOrigin:      func(*http.Request) bool { return true },
 		Subprotocols:     cfg.Subprotocols,
 
-		EnableCompression: cfg.Deflate > 0,
+		EnableCompression: cfg.Deflate > 0 && offersDeflate(r.Header),
 	}
 	h := &hijacker{ResponseWriter: w, sock: &sock}
 	ws, err := u.Upgrade(h, r, cfg.Header)
@@ -103,7 +103,7 @@ func AcceptWebSocket(w http.ResponseWriter, r *http.Request, cfg WSConfig) (Conn
 	}
 	c := newWebSocket(ws, sock, cfg.ReadLimit)
 	c.plain = h.plain
-	if cfg.Deflate > 0 && offersDeflate(r.Header) {
+	if u.EnableCompression {
 		// What is small on the wire may be large here, so that nobody else must wait while it is read.
 		c.plain, c.deflate = false, cfg.Deflate
 		_ = ws.SetCompressionLevel(flate.BestSpeed) // a level that there is
@@ -280,11 +280,13 @@ func (c *webSocket) writeMessage(f *Frame) error {
 // keeps waiting.
 const maxDeflate = 1 << 20
 
-// offersDeflate reports whether a handshake offers permessage-deflate (RFC 7692 section 5), as the library looks for it.
+// offersDeflate reports whether a handshake offers permessage-deflate (RFC 7692 section 5), as the library looks for it. An offer
+// with a smaller window for what the server sends is none: the library can only leave that out of its answer, which a client
+// must then refuse (section 7.1.2.1).
 func offersDeflate(h http.Header) bool {
 	for offer := range strings.SplitSeq(strings.Join(h.Values("Sec-WebSocket-Extensions"), ","), ",") {
-		name, _, _ := strings.Cut(offer, ";")
-		if strings.TrimSpace(name) == "permessage-deflate" {
+		name, parameters, _ := strings.Cut(offer, ";")
+		if strings.TrimSpace(name) == "permessage-deflate" && !strings.Contains(parameters, "server_max_window_bits") {
 			return true
 		}
 	}
