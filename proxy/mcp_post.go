@@ -92,7 +92,7 @@ func (q *mcpRequest) begin() {
 			return
 		}
 		out := eventWriter{w: q.w, c: http.NewResponseController(q.w), timeout: m.cfg.WriteTimeout}
-		_ = out.events([]*wire.Frame{f}) // a client that is gone needs no answer
+		_ = out.events([]*wire.Frame{f}, nil) // a client that is gone needs no answer
 	})
 	if !begun {
 		m.endSession(s, CloseLost)

@@ -51,7 +51,7 @@ func newSession(l *Listener, conn wire.Conn, protocol string, r *http.Request, f
 		place:  l.routes.at(r),
 		router: l.router, cfg: &l.cfg, conn: conn, stream: !conn.Control(),
 	}
-	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Keep: 16, Failed: s.failed})
+	s.sender = wire.NewSender(conn, wire.SenderConfig{Limit: l.cfg.SendQueue, Exact: true, Keep: 16, Failed: s.failed})
 	s.pins = newPins(l.routes, &s.info, from)
 	s.out = s
 	s.legacy = l.lanes.legacy

@@ -114,12 +114,12 @@ func acceptsAnything(h http.Header) bool {
 // eventPost is a POST of a client that takes a stream of events for an answer. It becomes one with the first message that
 // comes before the answer.
 type eventPost struct {
-	limit int // bytes that may wait for a client that does not read
+	limit int // bytes of memory that may wait for a client that does not read
 
 	mu    sync.Mutex
 	shy   bool // takes only an answer, until the client has asked for what is a stream of events by its protocol
 	queue []*wire.Frame
-	bytes int
+	bytes int           // of memory: what waits in the queue or was taken and is not written
 	last  bool          // the last of the queue is the answer, or there is none
 	over  bool          // the client is gone, or too slow
 	wake  chan struct{} // room for one
@@ -160,13 +160,19 @@ func (p *eventPost) put(f *wire.Frame, last bool) bool {
 		}
 		return false
 	}
+	if p.bytes > eventsAtOnce {
+		f.Shrink()
+	}
 	p.queue = append(p.queue, f)
-	p.bytes += len(f.B)
+	p.bytes += f.Memory()
 	p.last = last
+	var lost []*wire.Frame
 	if !last && p.bytes > p.limit {
-		p.over = true // to be ended by its handler
+		p.over = true // to be ended by its handler, once that can write or has waited long enough
+		lost, p.queue = p.queue, nil
 	}
 	p.mu.Unlock()
+	wire.Release(lost)
 	p.signal()
 	return true
 }
@@ -178,12 +184,19 @@ func (p *eventPost) signal() {
 	}
 }
 
-// take returns what has come, and whether the last of it ends the answer.
+// take returns what has come, and whether the last of it ends the answer. It counts until it is written.
 func (p *eventPost) take() (frames []*wire.Frame, last, over bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	frames, p.queue, p.bytes = p.queue, nil, 0
+	frames, p.queue = p.queue, nil
 	return frames, p.last, p.over
+}
+
+// wrote makes room for others in place of what was taken.
+func (p *eventPost) wrote(bytes int) {
+	p.mu.Lock()
+	p.bytes -= bytes
+	p.mu.Unlock()
 }
 
 // end makes further messages fail, and drops those that wait.
@@ -222,7 +235,7 @@ func (p *eventPost) serve(w http.ResponseWriter, gone <-chan struct{}, cfg *List
 			alone(frames[0])
 			return true
 		}
-		if out.events(frames) != nil {
+		if out.events(frames, p.wrote) != nil {
 			return false
 		}
 		if last {
@@ -230,6 +243,9 @@ func (p *eventPost) serve(w http.ResponseWriter, gone <-chan struct{}, cfg *List
 		}
 	}
 }
+
+// eventsAtOnce is how many bytes of events are gathered for a write.
+const eventsAtOnce = 32 << 10
 
 // eventWriter writes a stream of events to a client.
 type eventWriter struct {
@@ -240,16 +256,32 @@ type eventWriter struct {
 	buf     []byte
 }
 
-func (o *eventWriter) events(frames []*wire.Frame) error {
-	o.buf = o.buf[:0]
+// events writes messages, many at once, and calls wrote, if it is not nil, with the memory of those that it
+// has written.
+func (o *eventWriter) events(frames []*wire.Frame, wrote func(bytes int)) error {
 	if !o.begun && len(frames) > 0 {
 		giveHeader(o.w.Header(), frames[0])
 	}
-	for _, f := range frames {
-		o.buf = sse.Append(o.buf, "message", "", f.B)
+	for i := 0; i < len(frames); {
+		o.buf = o.buf[:0]
+		memory := 0
+		for ; i < len(frames) && len(o.buf) < eventsAtOnce; i++ {
+			o.buf = sse.Append(o.buf, "message", "", frames[i].B)
+			memory += frames[i].Memory()
+			frames[i].Release()
+		}
+		if err := o.write(o.buf); err != nil {
+			wire.Release(frames[i:])
+			return err
+		}
+		if wrote != nil {
+			wrote(memory)
+		}
 	}
-	wire.Release(frames)
-	return o.write(o.buf)
+	if cap(o.buf) > 2*eventsAtOnce {
+		o.buf = nil // a stream that goes on would keep room for the largest that it ever had
+	}
+	return nil
 }
 
 func (o *eventWriter) write(b []byte) error {

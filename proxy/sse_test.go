@@ -13,6 +13,7 @@ import (
 	"github.com/gorilla/websocket"
 
 	"github.com/idmux/idmux/internal/sse"
+	"github.com/idmux/idmux/internal/wire"
 	"github.com/idmux/idmux/profiles"
 )
 
@@ -174,5 +175,60 @@ func TestEventsForAWebSocketClient(t *testing.T) {
 	}
 	if n := f.listener.routes.fallback.tokens.Len(); n != 0 {
 		t.Errorf("%d tokens are left", n)
+	}
+}
+
+// stuckWriter is a client that takes nothing of its answer.
+type stuckWriter struct {
+	*httptest.ResponseRecorder
+	began, end chan struct{}
+}
+
+func (w *stuckWriter) Write([]byte) (int, error) {
+	close(w.began)
+	<-w.end
+	return 0, io.ErrClosedPipe
+}
+
+// Small messages take more memory than their bytes, and what was taken to be written is there until it was.
+func TestEventsForAClientThatDoesNotRead(t *testing.T) {
+	const limit = 1 << 20
+	p := newEventPost(limit)
+	w := &stuckWriter{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}
+	cfg := DefaultListener("test", "http://127.0.0.1:0", "node")
+	served := make(chan bool)
+	go func() { served <- p.serve(w, nil, &cfg, nil) }()
+	event := func() *wire.Frame {
+		f := wire.NewFrame()
+		f.B = append(f.B, `{"jsonrpc":"2.0","method":"n"}`...)
+		return f
+	}
+	memory := 0
+	push := func() bool {
+		f := event()
+		memory += f.Memory()
+		if !p.push(f, nil) {
+			f.Release()
+			return false
+		}
+		return true
+	}
+	push()
+	<-w.began
+	n := 1
+	for push() {
+		if n++; n > limit {
+			t.Fatal("messages are taken without end")
+		}
+	}
+	if memory > limit+16<<10 {
+		t.Errorf("%d messages that take %d bytes waited, with a limit of %d", n, memory, limit)
+	}
+	if rest, _, over := p.take(); !over || len(rest) > 0 {
+		t.Errorf("%d messages wait for a client that is too slow: %v", len(rest), over)
+	}
+	close(w.end)
+	if <-served {
+		t.Error("the answer counts as served")
 	}
 }

@@ -127,7 +127,7 @@ func (s *stream) read(c *Conn, recv Receiver) error {
 			continue
 		}
 		if err != nil {
-			return err
+			return s.sender.Reason(err)
 		}
 		c.heard()
 		if o, ok := s.conn.(interface{ Origin() []byte }); ok {

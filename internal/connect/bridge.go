@@ -122,7 +122,7 @@ func (b *bridge) read(ctx context.Context) error {
 		default:
 			b.remote.flush()
 			if bye := (*wire.CloseError)(nil); !errors.As(err, &bye) {
-				return fmt.Errorf("client: %w", err)
+				return fmt.Errorf("client: %w", b.out.Reason(err))
 			}
 			return b.awaitAnswers(ctx)
 		}

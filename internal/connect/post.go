@@ -151,7 +151,7 @@ func (p *poster) exchange(m *message) {
 		p.mcp.heard(m, resp)
 	}
 	m.take()
-	if resp.StatusCode >= http.StatusMultipleChoices {
+	if resp.StatusCode/100 != 2 {
 		p.refused(m, resp)
 		return
 	}
@@ -222,7 +222,10 @@ func (p *poster) refused(m *message, resp *http.Response) {
 		p.sessionEnded()
 		return
 	}
-	body, _ := io.ReadAll(io.LimitReader(resp.Body, errorBody)) // what is cut short is no answer
+	var body []byte
+	if resp.StatusCode != http.StatusSwitchingProtocols { // whose body is the connection, which no cancel ends
+		body, _ = io.ReadAll(io.LimitReader(resp.Body, errorBody)) // what is cut short is no answer
+	}
 	if kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); kind == jsonType && len(m.ids) > 0 && p.isAnswer(m, body) {
 		p.b.deliver(body)
 		p.b.out.Flush()

@@ -1,13 +1,16 @@
 package connect
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // web is an HTTP server whose answers the test decides by the body of a POST, or by the method.
@@ -87,6 +90,15 @@ func TestPosts(t *testing.T) {
 			w.WriteHeader(http.StatusAccepted)
 		case strings.Contains(body, "broken"):
 			panic(http.ErrAbortHandler)
+		case strings.Contains(body, "switch"): // a connection without end for a body
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n")
+			_, _ = c.Read(make([]byte, 1))
+			_ = c.Close()
 		case strings.Contains(body, "moved"):
 			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		}
@@ -106,6 +118,7 @@ func TestPosts(t *testing.T) {
 		{call("6", "page"), internal("6", "Bad response from upstream", `"bad_response","sent":true`)},
 		{call("7", "nothing"), internal("7", "Bad response from upstream", `"bad_response","sent":true`)},
 		{call("8", "broken"), `{"jsonrpc":"2.0","id":8` + lostError},
+		{call("10", "switch"), internal("10", "Upstream answered with an HTTP error", `"upstream_status","sent":true,"status":101`)},
 		{call("9", "moved"), internal("9", "Upstream answered with an HTTP error", `"upstream_status","sent":true,"status":302`)},
 	} {
 		j.say(step[0])
@@ -143,6 +156,22 @@ func TestAnHTTPServerThatIsNotThere(t *testing.T) {
 	j.say(call("1", "a"))
 	j.hear(`{"jsonrpc":"2.0","id":1` + lostError)
 	_ = j.end(ErrLost)
+}
+
+// A client that reads no more is named as the reason, not what idmux closed for it.
+func TestAClientThatHasClosedItsOutput(t *testing.T) {
+	s := serveWeb(t, func(w http.ResponseWriter, _ *http.Request, _ string) { sendJSON(w, http.StatusOK, result("1", "1")) })
+	j := join(t, s.URL, nil)
+	_ = j.out.Close()
+	j.say(call("1", "a"))
+	select {
+	case err := <-j.ended:
+		if !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("it has ended with %v", err)
+		}
+	case <-time.After(patience):
+		t.Error("it does not end")
+	}
 }
 
 func TestAStopEndsExchanges(t *testing.T) {

@@ -87,7 +87,7 @@ func (s *streamRemote) read() error {
 		case errors.Is(err, wire.ErrNotText):
 			s.b.o.Warn("the server has sent a binary message")
 		default:
-			return err
+			return s.sender.Reason(err)
 		}
 	}
 }

@@ -41,10 +41,31 @@ type Frame struct {
 // remembers the largest frame that it ever held.
 const maxPooled = 64 << 10
 
-var frames = sync.Pool{New: func() any { return &Frame{B: make([]byte, 0, 512)} }}
+// minPooled is the smallest buffer of a frame, in bytes, and frameRoom what a frame takes besides, with its place in a queue.
+const (
+	minPooled = 512
+	frameRoom = 160
+)
+
+var frames = sync.Pool{New: func() any { return &Frame{B: make([]byte, 0, minPooled)} }}
 
 // NewFrame returns an empty Text frame that the caller owns.
 func NewFrame() *Frame { return frames.Get().(*Frame) }
+
+// Memory is what a frame takes while it waits, in bytes: far more than its length where that is short. It supposes a buffer
+// that fits; see Shrink.
+func (f *Frame) Memory() int { return max(len(f.B), minPooled) + frameRoom }
+
+// Shrink puts the bytes into a buffer that fits where theirs is much too large, as one from the pool may be. It is for frames
+// that may have to wait among many. Only the owner may call it.
+func (f *Frame) Shrink() {
+	if cap(f.B) <= 4*max(len(f.B), minPooled) {
+		return
+	}
+	large := f.B
+	f.B = append(make([]byte, 0, max(len(large), minPooled)), large...)
+	(&Frame{B: large}).Release()
+}
 
 // Unwanted reports whether a Claim would fail.
 func (f *Frame) Unwanted() bool { return f.Owner != nil && !f.Owner.Wanted(f.Ticket) }
@@ -53,7 +74,7 @@ func (f *Frame) Unwanted() bool { return f.Owner != nil && !f.Owner.Wanted(f.Tic
 func (f *Frame) Release() {
 	b := f.B[:0]
 	if cap(b) > maxPooled {
-		b = make([]byte, 0, 512)
+		b = make([]byte, 0, minPooled)
 	}
 	*f = Frame{B: b}
 	frames.Put(f)

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 )
@@ -35,7 +36,8 @@ type Sender struct {
 	bytes   int  // queued, being written, or buffered in conn
 	busy    bool // somebody writes; the holder owns the fields below
 	closed  bool
-	last    bool // a Close frame was queued: nothing may follow
+	err     error // that a write has failed with
+	last    bool  // a Close frame was queued: nothing may follow
 	writers sync.WaitGroup
 
 	// Owned by the holder of busy.
@@ -46,8 +48,9 @@ type Sender struct {
 
 // SenderConfig bounds a Sender.
 type SenderConfig struct {
-	Limit int // bytes queued and buffered, each frame counting for its length and frameCost; one frame always fits
-	Keep  int // queue entries that an idle sender holds on to
+	Limit int  // bytes queued and buffered, each frame counting for its length and frameCost; one frame always fits
+	Exact bool // frames count for the memory that they take; for peers that nobody waits for
+	Keep  int  // queue entries that an idle sender holds on to
 
 	// Window is how many frames with an owner may be unanswered (see Credit); what is more waits, and flows take turns.
 	// 0: no bound.
@@ -66,6 +69,14 @@ func NewSender(conn Conn, cfg SenderConfig) *Sender {
 	return s
 }
 
+// cost is what f counts for.
+func (s *Sender) cost(f *Frame) int {
+	if s.cfg.Exact {
+		return f.Memory()
+	}
+	return cost(f)
+}
+
 // Enqueue takes f over and puts it last. It never waits: ErrFull when the queue is at its limit, ErrClosed after Stop or
 // a Close frame; f is released then. The frame leaves with the next Flush.
 func (s *Sender) Enqueue(f *Frame) error {
@@ -75,7 +86,7 @@ func (s *Sender) Enqueue(f *Frame) error {
 		f.Release()
 		return ErrClosed
 	}
-	if s.bytes > 0 && s.bytes+cost(f) > s.cfg.Limit && f.Op != Close {
+	if s.bytes > 0 && s.bytes+s.cost(f) > s.cfg.Limit && f.Op != Close {
 		s.mu.Unlock()
 		f.Release()
 		return ErrFull
@@ -146,15 +157,18 @@ func (s *Sender) fullLocked() bool {
 
 // crowdedLocked reports whether f has to wait for room in the queue.
 func (s *Sender) crowdedLocked(f *Frame) bool {
-	if s.bytes > 0 && s.bytes+cost(f) > s.cfg.Limit {
+	if s.bytes > 0 && s.bytes+s.cost(f) > s.cfg.Limit {
 		return true
 	}
 	return s.cfg.Share > 0 && s.backlog.Bytes(f.Flow) > s.cfg.Share
 }
 
 func (s *Sender) put(f *Frame) {
+	if s.cfg.Exact && s.bytes > flushAt {
+		f.Shrink()
+	}
 	s.queue = append(s.queue, f)
-	s.bytes += cost(f)
+	s.bytes += s.cost(f)
 	s.last = f.Op == Close
 }
 
@@ -168,7 +182,7 @@ func (s *Sender) Discard(f *Frame) {
 		rest = append(rest, s.backlog.Pop())
 	}
 	for _, q := range rest {
-		s.bytes -= cost(q)
+		s.bytes -= s.cost(q)
 	}
 	if s.closed || s.last && len(rest) == 0 { // an earlier goodbye is on its way
 		f.Release()
@@ -256,7 +270,7 @@ func (s *Sender) work(wait bool) {
 		}
 		switch {
 		case err != nil:
-			s.fail()
+			s.fail(err)
 			return
 		case !done:
 			s.writers.Go(s.drain)
@@ -274,7 +288,7 @@ func (s *Sender) fill() error {
 		f := s.batch[s.next]
 		s.batch[s.next] = nil
 		s.next++
-		s.taken += cost(f)
+		s.taken += s.cost(f)
 		var err error
 		if f.Owner == nil || f.Owner.Claim(f.Ticket) {
 			size += len(f.B)
@@ -344,8 +358,11 @@ func (s *Sender) waitLocked() {
 }
 
 // fail ends a sender whose connection broke; what is queued will not be sent.
-func (s *Sender) fail() {
-	_ = s.conn.Close() // the reader reports why
+func (s *Sender) fail(err error) {
+	s.mu.Lock()
+	s.err = err
+	s.mu.Unlock()
+	_ = s.conn.Close() // ends the reader, too
 	s.mu.Lock()
 	s.closed = true
 	s.busy = false
@@ -354,6 +371,20 @@ func (s *Sender) fail() {
 	if s.cfg.Failed != nil {
 		s.cfg.Failed()
 	}
+}
+
+// Reason is why the connection has ended, for its reader, which got err: where a write has failed, that says more than that the
+// connection was closed for it.
+func (s *Sender) Reason(err error) error {
+	if _, said := errors.AsType[*CloseError](err); said {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	return err
 }
 
 // Stop ends the sender and waits until nobody writes any more: after it, no frame of its queue can reach the wire. It

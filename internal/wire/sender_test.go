@@ -423,3 +423,27 @@ func TestSenderConserves(t *testing.T) {
 		})
 	}
 }
+
+// A queue of short frames takes more memory than their bytes say.
+func TestSenderLimitIsInMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := Pipe(1000)
+		const limit = 100 << 10
+		s := NewSender(near, SenderConfig{Limit: limit, Exact: true, Keep: 16})
+		memory, one := 0, text("x").Memory()
+		for s.Enqueue(text("x")) == nil {
+			memory += one
+		}
+		if memory > limit || memory+one <= limit {
+			t.Errorf("frames that take %d bytes were queued, with a limit of %d", memory, limit)
+		}
+		if got := s.Queued(); got != memory {
+			t.Errorf("queued: %d bytes, want %d", got, memory)
+		}
+		s.Flush()
+		if n := s.Queued(); n != 0 {
+			t.Errorf("after a flush %d bytes are queued", n)
+		}
+		end(s, near, far)
+	})
+}

@@ -25,7 +25,7 @@ func (s *Sender) sweepLocked() {
 		if !f.Unwanted() {
 			return false
 		}
-		s.bytes -= cost(f)
+		s.bytes -= s.cost(f)
 		return true
 	})
 	if s.backlog.Len() == 0 {
