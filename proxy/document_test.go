@@ -165,6 +165,38 @@ func TestDocumentsComeBack(t *testing.T) {
 	})
 }
 
+// TestDocumentsAfterAReconnect are opened on the new connection as the first editor has them, whoever speaks first.
+func TestDocumentsAfterAReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, server, editors := office(t, 2)
+		a, b := editors[0], editors[1]
+		a.send(openDoc(uriX, "x", 1))
+		b.send(openDoc(uriX, "x", 5))
+		server.wantAll(openDoc(uriX, "x", 1))
+		server.send(request(1, "client/registerCapability", `{"registrations":[{"id":"1","method":"m"}]}`))
+		server.wantAll(nullTo(1))
+		for _, e := range editors {
+			e.answerTo(e.wantQuestion("client/registerCapability", `{"registrations":[{"id":"1","method":"m"}]}`), "null")
+		}
+		w.pool.Endpoints()[0].Reconnect()
+		next := w.upstream()
+		next.begin()
+		next.wantAll(openDoc(uriX, "x", 1))
+		server.wantGoodbye(wire.CodeGoingAway)
+		next.send(request(1, "client/registerCapability", `{"registrations":[{"id":"1","method":"m"}]}`))
+		next.wantAll(nullTo(1))
+		b.send(hover(2))
+		next.answerTo(next.next(), `"here"`)
+		b.wantAll(result(2, "here"))
+		a.send(insertDoc("1", 2))
+		next.wantAll(insertDoc("1", 2))
+		server.sayGoodbye(wire.CodeGoingAway)
+		synctest.Wait()
+		a.wantNothing() // what it was shown goes on to hold
+		b.wantNothing()
+	})
+}
+
 // TestDocumentMessagesThatMakeNoSense go nowhere.
 func TestDocumentMessagesThatMakeNoSense(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
