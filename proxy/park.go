@@ -26,6 +26,14 @@ func (t *Target) patience() time.Duration {
 	return t.cfg.ConnectWait
 }
 
+// patience is that of its target; a stream that is asked for again has more.
+func (x *exchange) patience() time.Duration {
+	if x.link != nil && x.link.stream != nil && x.link.stream.anew {
+		return max(x.target.patience(), x.target.cfg.Subscriptions.Resubscribe)
+	}
+	return x.target.patience()
+}
+
 // park lets a request wait for a connection to come up. It stays in the table, so its deadline and its client's leaving
 // find it as any other.
 func (r *Router) park(x *exchange, req []byte) {
@@ -41,7 +49,7 @@ func (r *Router) park(x *exchange, req []byte) {
 
 func (r *Router) putParked(x *exchange, k rewrite.Key) {
 	x.conn, x.key = nil, k
-	x.queueBy = r.now.Load() + int64(x.target.patience())
+	x.queueBy = r.until(x.patience())
 	r.pending.Put(k, 0, x)
 }
 
@@ -99,7 +107,7 @@ func (x *exchange) leaveParking(now int64, wait time.Duration) {
 		x.hedgeAt += now - x.began
 		x.began = now
 	}
-	if !x.safe {
+	if !x.safe && !x.resumes() {
 		x.req = x.req[:0] // it was only kept for this
 	}
 }
@@ -109,6 +117,9 @@ func (r *Router) Up(c *upstream.Conn) {
 	if c != nil {
 		if t := r.targets[c.Pool.Name()]; t != nil {
 			r.greet(t, c)
+			if t.hands == nil {
+				r.restoreLevels(t, c)
+			}
 			t.feeds.Hasten()
 			r.unpark(t)
 		}

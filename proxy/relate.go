@@ -86,6 +86,8 @@ func (r *Router) relateNotice(in *inbound, e *rewrite.Envelope, t *Target, op *p
 			return swallow(why)
 		}
 		return true
+	case op.Level != nil && !in.client.owns(t): // only a request sets one
+		return swallow(DropLocal)
 	case len(op.Tokens) > 0:
 		if !r.restoreTokens(in, e, t, op) {
 			return swallow(DropUnknownToken)

@@ -313,6 +313,45 @@ func TestStreamResumes(t *testing.T) {
 	})
 }
 
+// TestStreamResumesLater does so over the only connection, which is lost again while the stream is asked for. One that does not come
+// back ends with an error.
+func TestStreamResumesLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withEditor(t, func(s *settings) {
+			s.listener.PingInterval, s.upstream.PingInterval = time.Hour, time.Hour
+		}))
+		up, c := w.upstream(), w.client()
+		c.send(`{"jsonrpc":"2.0","id":"s","method":"tail","params":["x"]}`)
+		up.answerTo(up.wantAsked("tail", `["x"]`), `"first"`)
+		c.want(`{"jsonrpc":"2.0","id":"s","result":"first"}`)
+		for range 2 {
+			_ = up.Close()
+			time.Sleep(10 * time.Second)
+			up = w.upstream()
+			up.wantAsked("tail", `["x"]`)
+			_ = up.Close() // before it is answered
+			time.Sleep(10 * time.Second)
+			up = w.upstream()
+			asked := up.wantAsked("tail", `["x"]`)
+			up.answerTo(asked, `"first"`)
+			c.wantNothing()
+			up.answerTo(asked, `"next"`)
+			c.want(`{"jsonrpc":"2.0","id":"s","result":"next"}`)
+		}
+		w.refuse.Store(true)
+		_ = up.Close()
+		time.Sleep(50 * time.Second)
+		c.wantNothing()
+		time.Sleep(20 * time.Second)
+		if m := c.next(); string(m.ID) != `"s"` || m.Error == nil {
+			t.Errorf("the stream goes on with %+v", m)
+		}
+		if n := w.router.pending.Len(); n != 0 || w.router.InFlight() != 0 {
+			t.Errorf("%d streams are left, %d requests in flight", n, w.router.InFlight())
+		}
+	})
+}
+
 // TestEndsBeforeTheAnswer has a subscription end by itself, with an event that comes before the answer to the subscribe, or
 // with it: the client gets the events, and nothing is left.
 func TestEndsBeforeTheAnswer(t *testing.T) {

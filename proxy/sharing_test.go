@@ -341,3 +341,21 @@ func TestSubscribeByNotification(t *testing.T) {
 		b.want(`{"jsonrpc":"2.0","method":"blocks/new"}`)
 	})
 }
+
+// TestHalfPairsAreDifferentKeys opens documents whose names differ in half a surrogate pair, which no encoding of Unicode has.
+func TestHalfPairsAreDifferentKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, withEditor(t, nil))
+		up := w.upstream()
+		for _, name := range []string{`"\ud800"`, `"\ud801"`, `"\udc00"`, `"\ufffd"`, `"\ud800\ud800"`} {
+			opened := `{"jsonrpc":"2.0","method":"textDocument/didOpen","params":{"textDocument":{"uri":` + name + `}}}`
+			c := w.client()
+			c.send(opened)
+			up.want(opened)
+		}
+		for _, name := range []string{`"\uD800"`, "\"\uFFFD\"", `"\ud800\uD800"`} {
+			w.client().send(`{"jsonrpc":"2.0","method":"textDocument/didOpen","params":{"textDocument":{"uri":` + name + `}}}`)
+		}
+		up.wantNothing()
+	})
+}

@@ -54,22 +54,34 @@ func (x *exchange) resumes() bool {
 	return x.link != nil && x.link.stream != nil && x.link.stream.rule.Lost == profiles.LostResubscribe
 }
 
-// restream asks again for a stream whose connection is lost, under the same id for its client. It reports false for what is no
-// such stream.
+// restream asks again for a stream whose connection is lost, under the same id for its client, as soon as there is a connection.
+// It reports false for what is no such stream.
 func (r *Router) restream(x *exchange, fl *wire.Flusher) bool {
-	if !x.streaming() || !x.resumes() || x.client.owns(x.target) {
+	if !x.resumes() || x.client.owns(x.target) {
 		return false
 	}
-	x.link.stream.open, x.link.stream.anew = false, true
-	x.client.streams.Add(-1)
-	x.client.inFlight.Add(1)
-	r.inFlight.Add(1)
-	x.deadline, x.queueBy = r.until(x.target.cfg.Timeout), r.until(x.target.pool.PendingWait())
+	t := x.target
+	switch {
+	case x.streaming():
+		x.link.stream.open, x.link.stream.anew = false, true
+		x.client.streams.Add(-1)
+		x.client.inFlight.Add(1)
+		r.inFlight.Add(1)
+		x.deadline = r.until(max(t.cfg.Timeout, t.cfg.Subscriptions.Resubscribe))
+		r.subscriptions.lost.Add(1)
+	case x.link.stream.anew: // lost once more, before the answer
+		x.conn.Release(true, fl)
+	default:
+		return false
+	}
 	from := x.conn.End
-	x.conn = nil
-	x.again()
-	r.subscriptions.lost.Add(1)
-	if why := r.resend(x, x.req, from, fl); why != "" {
+	r.endAttempt(x)
+	x.queueBy = r.until(t.pool.PendingWait())
+	switch why := r.resend(x, x.req, from, fl); {
+	case why == "":
+	case why == rewrite.ReasonNoUpstream && t.cfg.Subscriptions.Resubscribe > 0:
+		r.park(x, x.req)
+	default:
 		r.fail(x, rewrite.NewFault(rewrite.ReasonUpstreamLost), fl)
 	}
 	return true

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -230,7 +231,11 @@ func unescape(body []byte) string {
 	var text []byte
 	for i := 0; i < len(body); {
 		r, size := nextRune(body, i)
-		text = utf8.AppendRune(text, r)
+		if utf16.IsSurrogate(r) { // half a pair, which has no encoding; each keeps one of its own
+			text = append(text, 0xE0|byte(r>>12), 0x80|byte(r>>6)&0x3F, 0x80|byte(r)&0x3F)
+		} else {
+			text = utf8.AppendRune(text, r)
+		}
 		i += size
 	}
 	return string(text)
