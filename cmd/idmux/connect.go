@@ -25,7 +25,7 @@ func connectCommand() *cli.Command {
 http:// or https://, a POST for each message; or mcp+http:// or mcp+https:// for an MCP server's Streamable HTTP (2025-11-25).
 To an upstream in mode session go by a stream or WebSocket: over HTTP each TCP connection is a client of its own, and there
 may be several. When its input ends, it waits for the answers that are due; when the connection is lost, it answers what is open with an
-error and ends with exit code 1; where the server ends it and owes no answer, with 0. Messages for people go to standard error.`,
+error and ends with exit code 1; where a language server ends it since it was told to exit, with 0. Messages for people go to standard error.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "framing", Value: "line", Usage: "of standard input and output: `line`, a message a line, or header, as language servers have it"},
 			&cli.StringSliceFlag{Name: "header", Usage: "`NAME: VALUE` sent with the WebSocket handshake or each HTTP request"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/idmux/idmux/internal/wire"
@@ -39,6 +40,7 @@ type bridge struct {
 	client  wire.Conn
 	out     *wire.Sender // to the client
 	ledger  *ledger
+	exits   atomic.Bool // the client's last message has told a language server to end
 	remote  remote
 	parsers sync.Pool // of *rewrite.Parser
 }
@@ -53,7 +55,7 @@ var (
 )
 
 // Run joins the client to the server until either has ended or ctx ends, and returns when nothing of that runs any more: nil
-// where the client has left, or ctx has ended, or the server has said goodbye and owed nothing.
+// where the client has left, or ctx has ended, or the server has, as it was told.
 func Run(ctx context.Context, o *Options) error {
 	b := &bridge{o: o, ledger: newLedger()}
 	b.client = wire.NewStream(o.Client, wire.StreamConfig{Framing: o.Framing, ReadLimit: o.Message, WriteTimeout: o.Write})
@@ -75,7 +77,7 @@ func Run(ctx context.Context, o *Options) error {
 		err := b.remote.run(ctx)
 		switch bye := (*wire.CloseError)(nil); {
 		case ctx.Err() != nil:
-		case errors.As(err, &bye) && bye.Code == wire.CodeNormal && b.ledger.count() == 0: // as language servers do, told to exit
+		case errors.As(err, &bye) && b.exits.Load() && b.ledger.count() == 0:
 			end(errDone)
 		default:
 			end(fmt.Errorf("%w: %s: %w", ErrLost, t.url.Redacted(), err))
@@ -109,6 +111,7 @@ func (b *bridge) read(ctx context.Context) error {
 		switch {
 		case err == nil:
 			_, envs, _ := p.Parse(frame) // what is no message is the server's to refuse
+			b.exits.Store(len(envs) == 1 && envs[0].Kind == rewrite.Notification && string(p.Name(frame, &envs[0])) == "exit")
 			ids := b.ledger.ask(frame, envs)
 			if ctx.Err() != nil { // what was open has been answered, and this may have come too late for that
 				f := rewrite.NewFault(rewrite.ReasonUpstreamLost)

@@ -69,7 +69,7 @@ func TestALostServer(t *testing.T) {
 	}
 }
 
-func TestAServerThatSaysGoodbye(t *testing.T) {
+func TestAServerThatIsToldToEnd(t *testing.T) {
 	s := newServer(t, wire.LineFraming)
 	j := join(t, s.url, nil)
 	s.accept(wire.LineFraming)
@@ -81,6 +81,17 @@ func TestAServerThatSaysGoodbye(t *testing.T) {
 	s.want(`{"jsonrpc":"2.0","method":"exit"}`)
 	_ = s.conn.Close()
 	_ = j.end(nil)
+}
+
+// TestAServerThatEndsByItself owes nothing, but nobody has told it to end.
+func TestAServerThatEndsByItself(t *testing.T) {
+	s := newServer(t, wire.LineFraming)
+	j := join(t, s.url, nil)
+	s.accept(wire.LineFraming)
+	j.say(`{"jsonrpc":"2.0","method":"exit"}`, `{"jsonrpc":"2.0","method":"a"}`)
+	s.want(`{"jsonrpc":"2.0","method":"exit"}`, `{"jsonrpc":"2.0","method":"a"}`)
+	_ = s.conn.Close()
+	_ = j.end(ErrLost)
 }
 
 func TestAServerThatIsNotThere(t *testing.T) {
