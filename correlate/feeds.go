@@ -38,9 +38,11 @@ type Feeds[O, C comparable] struct {
 
 // orphan is a subscribe whose asker has left or was told that it failed. If it is answered, the subscription has to be ended.
 type orphan[C comparable] struct {
-	rule *profiles.Sub
-	conn C
-	like uint64
+	rule  *profiles.Sub
+	conn  C
+	like  uint64
+	key   []byte // of a rule with keys in params
+	share string
 }
 
 // NewFeeds returns an empty book.
@@ -382,7 +384,7 @@ func (b *Feeds[O, C]) Orphan(k rewrite.Key, f *Feed[O, C], conn C) {
 	if len(b.orphans) >= b.limits.Total {
 		return
 	}
-	b.orphans[k] = orphan[C]{f.Rule, conn, f.like}
+	b.orphans[k] = orphan[C]{f.Rule, conn, f.like, f.Named, f.share}
 }
 
 // Abandon gives up a subscribe that is on its way, for the one who asked has left or does not want it any more. again says that
@@ -399,14 +401,17 @@ func (b *Feeds[O, C]) Abandon(f *Feed[O, C], owner O) (again bool, strays int) {
 	return false, b.dropEarly()
 }
 
-// Adopt returns what is to be ended, but for its value, where an orphaned subscribe is answered after all: its rule is nil if k
-// is none.
+// Adopt returns what is to be ended where an orphaned subscribe is answered after all, without its value where that stands in
+// the answer: its rule is nil if k is none, and if others have, or ask for, the same key.
 func (b *Feeds[O, C]) Adopt(k rewrite.Key) Ending[O, C] {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	o := b.orphans[k]
 	delete(b.orphans, k)
-	return Ending[O, C]{Rule: o.rule, Conn: o.conn, like: o.like}
+	if o.rule != nil && o.rule.InParts != profiles.InResult && b.shared[o.share] != nil {
+		return Ending[O, C]{}
+	}
+	return Ending[O, C]{Rule: o.rule, Conn: o.conn, Value: o.key, like: o.like}
 }
 
 // Defer reports whether an ending has to wait, until Ripe returns it: somebody has asked for the same, and if the upstream gives him

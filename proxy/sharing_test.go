@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/idmux/idmux/internal/wire"
+	"github.com/idmux/idmux/profiles"
 )
 
 func sharing(s *settings) { s.target.Subscriptions.Share = []string{"eth_subscribe"} }
@@ -358,4 +359,50 @@ func TestHalfPairsAreDifferentKeys(t *testing.T) {
 		}
 		up.wantNothing()
 	})
+}
+
+// TestLeavingBeforeAKeyIsAnswered leaves while the upstream is asked for a key: it is ended, unless others have asked for the same.
+func TestLeavingBeforeAKeyIsAnswered(t *testing.T) {
+	p, err := profiles.Parse("keys.yaml", []byte(`
+profile: keys
+subscriptions:
+  - name: keys
+    subscribe: [watch]
+    key: params.key
+    always_shared: true
+    notify: [{methods: [changed], at: [params.key]}]
+    unsubscribe: [{methods: [unwatch], at: [params.key]}]
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, err := profiles.Compile(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const watch = `{"jsonrpc":"2.0","id":1,"method":"watch","params":{"key":"k"}}`
+	for _, others := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, func(s *settings) { s.target.Rules = rules })
+			node, a, b := w.upstream(), w.client(), w.client()
+			a.send(watch)
+			first := node.wantAsked("watch", `{"key":"k"}`)
+			a.sayGoodbye(wire.CodeNormal)
+			w.wantClosed(CloseByClient)
+			if !others {
+				node.answerTo(first, "null")
+				node.answerTo(node.wantAsked("unwatch", `{"key":"k"}`), "true")
+				return
+			}
+			b.send(watch)
+			second := node.wantAsked("watch", `{"key":"k"}`)
+			node.answerTo(first, "null")
+			node.wantNothing()
+			node.answerTo(second, "null")
+			b.want(`{"jsonrpc":"2.0","id":1,"result":null}`)
+			const changed = `{"jsonrpc":"2.0","method":"changed","params":{"key":"k"}}`
+			node.send(changed)
+			b.want(changed)
+		})
+	}
 }

@@ -352,13 +352,18 @@ func (r *Router) orphan(x *exchange, f rewrite.Fault) {
 func (r *Router) adopt(c *upstream.Conn, key rewrite.Key, frame []byte, e *rewrite.Envelope) {
 	t := r.targets[c.Pool.Name()]
 	late := t.feeds.Adopt(key)
-	if late.Rule == nil || late.Rule.InParts != profiles.InResult || !e.Result.Ok() {
+	if late.Rule == nil || !e.Result.Ok() {
 		return
 	}
-	if at, found := late.Rule.Key.Find(frame, e); found == rewrite.Found {
-		late.Conn, late.Value = c, slices.Clone(at.Of(frame))
-		r.endUpstream(t, late)
+	late.Conn = c
+	if late.Rule.InParts == profiles.InResult {
+		at, found := late.Rule.Key.Find(frame, e)
+		if found != rewrite.Found {
+			return
+		}
+		late.Value = slices.Clone(at.Of(frame))
 	}
+	r.endUpstream(t, late)
 }
 
 // failFeed fails all who wait for a subscribe that has failed.
