@@ -157,8 +157,8 @@ func (r *Router) useHandle(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 	conn, value, alone, ok := t.feeds.Where(s.Feed)
 	conn = t.reachIf(ok, use.Sub, conn)
 	if use.Part == profiles.PartUnsubscribe && (!alone || conn == nil) {
+		r.leaveFeed(t, s) // first, so that events do not go on behind the answer
 		r.settle(x, respondTo(x, use.Sub.Done), CallEnd{}, false, in.flusher)
-		r.leaveFeed(t, s)
 		return true
 	}
 	if conn == nil {
