@@ -45,6 +45,7 @@ func newHTTPEntrance(l *Listener, log *slog.Logger) *httpEntrance {
 }
 
 func (h *httpEntrance) serve(ln net.Listener) error {
+	h.server.Handler = patient(h.server.Handler, h.cfg.WriteTimeout)
 	if err := h.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}

@@ -91,7 +91,7 @@ func (q *mcpRequest) begin() {
 			writeFrame(q.w, http.StatusOK, f)
 			return
 		}
-		out := eventWriter{w: q.w, c: http.NewResponseController(q.w), timeout: m.cfg.WriteTimeout}
+		out := eventWriter{w: q.w, c: http.NewResponseController(q.w)}
 		_ = out.events([]*wire.Frame{f}, nil) // a client that is gone needs no answer
 	})
 	if !begun {

@@ -26,7 +26,7 @@ type mcpStream struct {
 
 func (m *mcpEntrance) newStream(w http.ResponseWriter, r *http.Request, l *mcphttp.Log, reader *mcphttp.Reader) *mcpStream {
 	return &mcpStream{
-		out:  eventWriter{w: w, c: http.NewResponseController(w), timeout: m.cfg.WriteTimeout},
+		out:  eventWriter{w: w, c: http.NewResponseController(w)},
 		gone: r.Context().Done(), quit: m.quit, ping: m.cfg.PingInterval, log: l, reader: reader,
 	}
 }

@@ -144,7 +144,7 @@ func acceptable(contentType string) bool {
 func (h *httpEntrance) readBody(w http.ResponseWriter, r *http.Request, dst *bytes.Buffer) bool {
 	limit := int64(h.cfg.Message)
 	if r.ContentLength > limit {
-		h.refuseBody(w)
+		h.refuseBody(w, r)
 		return false
 	}
 	var body io.Reader = &pacedReader{r: r.Body, c: http.NewResponseController(w), start: time.Now(), idle: h.cfg.BodyTimeout}
@@ -169,7 +169,7 @@ func (h *httpEntrance) readBody(w http.ResponseWriter, r *http.Request, dst *byt
 	n, err := dst.ReadFrom(io.LimitReader(body, limit+1))
 	switch {
 	case n > limit:
-		h.refuseBody(w)
+		h.refuseBody(w, r)
 	case isTimeout(err):
 		httpError(w, http.StatusRequestTimeout, "body came too slowly")
 	case err != nil:
@@ -181,10 +181,12 @@ func (h *httpEntrance) readBody(w http.ResponseWriter, r *http.Request, dst *byt
 }
 
 // refuseBody answers a body over the limit: 413, and the JSON-RPC error for clients that look there.
-func (h *httpEntrance) refuseBody(w http.ResponseWriter) {
+func (h *httpEntrance) refuseBody(w http.ResponseWriter, r *http.Request) {
 	f := rewrite.NewFault(rewrite.ReasonTooLarge)
 	h.router.faults.add(f.Reason)
-	w.Header().Set("Connection", "close") // the rest of the body is not worth reading
+	if r.ProtoMajor < 2 { // there it would end the other streams' connection, too
+		w.Header().Set("Connection", "close") // the rest of the body is not worth reading
+	}
 	out := faultFrame(nil, f)
 	writeFrame(w, http.StatusRequestEntityTooLarge, out)
 }

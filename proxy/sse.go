@@ -212,7 +212,7 @@ func (p *eventPost) end() {
 // serve implements postReply: an answer that comes alone is JSON, otherwise it is the last of a stream of events.
 func (p *eventPost) serve(w http.ResponseWriter, gone <-chan struct{}, cfg *ListenerConfig, alone func(*wire.Frame)) bool {
 	defer p.end()
-	out := eventWriter{w: w, c: http.NewResponseController(w), timeout: cfg.WriteTimeout}
+	out := eventWriter{w: w, c: http.NewResponseController(w)}
 	idle := time.NewTicker(cfg.PingInterval)
 	defer idle.Stop()
 	for {
@@ -249,11 +249,10 @@ const eventsAtOnce = 32 << 10
 
 // eventWriter writes a stream of events to a client.
 type eventWriter struct {
-	w       http.ResponseWriter
-	c       *http.ResponseController
-	timeout time.Duration // for each write
-	begun   bool
-	buf     []byte
+	w     http.ResponseWriter
+	c     *http.ResponseController
+	begun bool
+	buf   []byte
 }
 
 // events writes messages, many at once, and calls wrote, if it is not nil, with the memory of those that it
@@ -293,7 +292,6 @@ func (o *eventWriter) write(b []byte) error {
 		h.Set("X-Accel-Buffering", "no") // other proxies on the way
 		o.w.WriteHeader(http.StatusOK)
 	}
-	_ = o.c.SetWriteDeadline(time.Now().Add(o.timeout)) // servers that cannot are the tests' recorders
 	if _, err := o.w.Write(b); err != nil {
 		return err
 	}
