@@ -184,6 +184,8 @@ func described(l *proxy.ListenerConfig, addr net.Addr) string {
 	t, err := l.Transport()
 	scheme, _, _ := strings.Cut(l.Listen, ":")
 	switch {
+	case err == nil && t.MCP:
+		return fmt.Sprintf("%s://%s%s (MCP over HTTP)", scheme, addr, t.Path)
 	case err != nil || !t.Stream:
 		return fmt.Sprintf("%s://%s (HTTP POST and WebSocket)", scheme, addr)
 	case t.Network == "stdio":

@@ -25,8 +25,8 @@ func serveCommand() *cli.Command {
 stops at once. Flags override the file, which overrides the defaults; idmux config shows the result.`,
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", Usage: "configuration `FILE` (YAML)"},
-			&cli.StringSliceFlag{Name: "listen", Usage: "`URL` to listen on: http://127.0.0.1:8545 (POST and WebSocket), tcp://127.0.0.1:4000, unix:///run/idmux.sock or stdio:, with ?framing=line or header"},
-			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http, https, tcp or unix, the last two with ?framing=line or header; exec:command for a child process; demo: for the built-in one"},
+			&cli.StringSliceFlag{Name: "listen", Usage: "`URL` to listen on: http://127.0.0.1:8545 (POST and WebSocket), mcp+http://127.0.0.1:8931/mcp, tcp://127.0.0.1:4000, unix:///run/idmux.sock or stdio:, with ?framing=line or header"},
+			&cli.StringSliceFlag{Name: "upstream", Usage: "`URL` of the backend: ws, wss, http, https, mcp+http, mcp+https, tcp or unix, the last two with ?framing=line or header; exec:command for a child process; demo: for the built-in one"},
 			&cli.IntFlag{Name: "pool", Usage: "upstream connections, or requests at a time (HTTP)"},
 			&cli.StringFlag{Name: "mode", Usage: "`MODE` of the upstream connections: shared by all clients, or session, one for each client"},
 			&cli.StringFlag{Name: "profile", Usage: "`NAME` of the protocol of the upstreams: jsonrpc, bitcoin, ethereum, solana, substrate, tendermint, a2a, mcp or lsp"},

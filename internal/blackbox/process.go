@@ -102,7 +102,7 @@ func Run(tb testing.TB, args ...string) *Proxy {
 }
 
 var (
-	listenLine = regexp.MustCompile(`listening on ([a-z]+://[^ ]+)`)
+	listenLine = regexp.MustCompile(`listening on ([a-z+]+://[^ ]+)`)
 	adminLine  = regexp.MustCompile(`admin on (http://[0-9a-z.:\[\]]+)`)
 )
 

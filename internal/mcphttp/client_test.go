@@ -232,7 +232,7 @@ func TestClientOfSingleRequests(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the answer was not closed")
 	}
-	c.send(`{"jsonrpc":"2.0","id":"n","method":"nowhere","params":{`+meta+`}}`)
+	c.send(`{"jsonrpc":"2.0","id":"n","method":"nowhere","params":{` + meta + `}}`)
 	c.want(`{"jsonrpc":"2.0","id":"n","error":{"code":-32601,"message":"no"}}`, `"n"`)
 	got := s.requests()
 	if len(got) != 3 || got[0] != "POST tools/call session= version=2026-07-28 method=tools/call name==?base64?w6k=?= last=" {
