@@ -164,16 +164,21 @@ func progressUnknown(t *testing.T, w *world, input string) {
 	w.settle(t, c, held)
 }
 
-// openTwice opens a document by two clients, which then close it. POSTs belong to nobody who could leave, so they pass; on
-// standard input and output there is one client only.
+// openTwice opens a document by two clients, which then close it. Over HTTP nobody could be sent what is said of it, so it is not
+// opened; on standard input and output there is one client only.
 func openTwice(t *testing.T, w *world, input string) {
 	const closing = `{"jsonrpc":"2.0","method":"textDocument/didClose","params":{"textDocument":{"uri":"mem://a"}}}`
 	w = w.with(t, Settings{})
 	a, b := w.dial(t), w.dial(t)
 	mark := w.backend.Mark()
 	w.notify(t, a, input)
+	if !w.pushes() {
+		a.Fence(t)
+		w.wantForwarded(t, mark, 0)
+		return
+	}
 	w.backend.AwaitCall(t, mark, "textDocument/didOpen")
-	if w.down == HTTP || w.down == Stdio {
+	if w.down == Stdio {
 		return
 	}
 	w.notify(t, b, input)
