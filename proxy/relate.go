@@ -162,7 +162,12 @@ func (r *Router) useHandle(in *inbound, e *rewrite.Envelope, x *exchange, op *pr
 		return true
 	}
 	if conn == nil {
-		r.unsend(x, rewrite.NewFault(rewrite.ReasonUpstreamLost), in.flusher)
+		why = rewrite.NewFault(rewrite.ReasonUpstreamLost)
+		if use.Sub.Lost == profiles.LostDrop { // it went with its endpoint, and the client can make another elsewhere
+			t.feeds.Finish(s.Feed)
+			why = faultOf(rewrite.ReasonUnknownHandle, use.Sub.Missing)
+		}
+		r.unsend(x, why, in.flusher)
 		return true
 	}
 	l := x.linked()

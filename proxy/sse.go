@@ -44,6 +44,10 @@ func (r *Router) event(c *upstream.Conn, f *wire.Frame, p *rewrite.Parser, messa
 		r.notice(n)
 		return true
 	case rewrite.Request:
+		if f.Owner == nil { // or an answer of ours, answered with a question, would have no end
+			r.drop(DropUnowned, c.Name, message)
+			return true
+		}
 		r.putQuestion(n)
 		return true
 	}

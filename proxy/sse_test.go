@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gorilla/websocket"
@@ -32,6 +33,7 @@ streams:
 // eventServer answers with events: the progress of a call and its answer, or three answers.
 func eventServer(t *testing.T) *httptest.Server {
 	t.Helper()
+	var asked atomic.Int32
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var m struct {
@@ -43,7 +45,13 @@ func eventServer(t *testing.T) *httptest.Server {
 			t.Errorf("the server read %s: %v", body, err)
 		}
 		if m.ID == nil || m.Method == "" { // a notification, or the answer to a question
-			w.WriteHeader(http.StatusAccepted)
+			if asked.Add(1) > 10 {
+				t.Error("there is no end to the questions")
+				w.WriteHeader(http.StatusAccepted)
+				return
+			}
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write(sse.Append(nil, "", "", []byte(`{"jsonrpc":"2.0","id":1,"method":"ask"}`)))
 			return
 		}
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -61,6 +69,9 @@ func eventServer(t *testing.T) *httptest.Server {
 			}
 		case "cut":
 			send(`{"jsonrpc":"2.0","method":"note"}`)
+		case "question":
+			send(`{"jsonrpc":"2.0","id":1,"method":"ask"}`)
+			send(`{"jsonrpc":"2.0","id":%s,"result":"done"}`, m.ID)
 		default:
 			if m.Params.Token != nil {
 				send(`{"jsonrpc":"2.0","method":"progress","params":{"token":%s,"n":1}}`, m.Params.Token)
@@ -135,6 +146,7 @@ func TestEventsGoToTheirOwner(t *testing.T) {
 		{"JSON only", "application/json", call, []string{done}},
 		{"a batch", bothTypes, "[" + call + "]", []string{progress, note, "[" + done + "]"}},
 		{"several answers", bothTypes, `{"jsonrpc":"2.0","id":7,"method":"watch"}`, []string{n(0), n(1), n(2), `{"jsonrpc":"2.0","id":7,"result":{"last":true}}`}},
+		{"a question for nobody", bothTypes, `{"jsonrpc":"2.0","id":1,"method":"question"}`, []string{done}},
 		{"no rule for several", bothTypes, `{"jsonrpc":"2.0","id":7,"method":"endless"}`, []string{n(0)}},
 	} {
 		got := postEvents(t, f.URL, test.accept, test.body)

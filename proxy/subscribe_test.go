@@ -341,3 +341,32 @@ func TestFilterBelongsToWhoKnowsIt(t *testing.T) {
 		node.answerTo(m, "true")
 	})
 }
+
+// TestFilterOfALostEndpoint is gone with it: the client is told so, and makes another where it can.
+func TestFilterOfALostEndpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newEndpointWorld(t, 2, asEthereum(t, nil))
+		ends := w.ends()
+		c := w.client()
+		c.send(`{"jsonrpc":"2.0","id":1,"method":"eth_newBlockFilter"}`)
+		var made *peer
+		for _, end := range ends {
+			if end.hasMore() {
+				made = end
+			}
+		}
+		made.answerTo(made.next(), `"0x1"`)
+		id := string(c.next().Result)
+		w.refuse.Store(true)
+		_ = made.Close()
+		for range 2 {
+			c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"eth_getFilterChanges","params":[%s]}`, id))
+			if m := c.next(); m.Error == nil || m.Error.Code != -32000 || m.Error.Data.Reason != "unknown_handle" {
+				t.Errorf("got %+v", m)
+			}
+		}
+		if subs, _ := w.router.targets["node"].feeds.Len(); subs != 0 {
+			t.Errorf("%d filters are left", subs)
+		}
+	})
+}
