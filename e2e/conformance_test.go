@@ -106,7 +106,7 @@ func (s *suite) run(t *testing.T, url string) map[string]int {
 		if err != nil || json.Unmarshal(data, &all) != nil {
 			t.Errorf("%s cannot be read", path)
 		}
-		scenario := strings.SplitN(filepath.Base(filepath.Dir(path)), "-20", 2)[0] // without the time
+		scenario, _, _ := strings.Cut(filepath.Base(filepath.Dir(path)), "-20") // without the time
 		for _, c := range all {
 			checks[fmt.Sprintf("%s %s %s %s", scenario, c.ID, c.Name, c.Status)]++
 		}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -120,6 +122,57 @@ func TestSharedByGoClients(t *testing.T) {
 	clients.Wait()
 	if c := children(t, p); c.Starts != 1 {
 		t.Errorf("the children: %+v", c)
+	}
+}
+
+// TestKilledServer kills the process in the middle of a call. The call fails at once; the next process serves the same session.
+func TestKilledServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "pid")
+	words := strings.Join(official(t, "server-everything", "stdio"), " ")
+	p, url := sharedMCP(t, "", "sh", "-c", "echo $$ > "+file+"; exec "+words)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	begun := make(chan struct{}, 100)
+	client := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { begun <- struct{}{} },
+	})
+	session, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: url}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = session.Close() }()
+	failed := make(chan error, 1)
+	go func() {
+		long := &mcp.CallToolParams{Name: "trigger-long-running-operation", Arguments: map[string]any{"duration": 600, "steps": 6000}}
+		long.SetProgressToken("token")
+		_, err := session.CallTool(ctx, long)
+		failed <- err
+	}()
+	<-begun
+	pid, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("kill", "-9", strings.TrimSpace(string(pid))).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if err := <-failed; err == nil || !strings.Contains(err.Error(), "Upstream connection lost") {
+		t.Errorf("the call in flight: %v", err)
+	}
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for ctx.Err() == nil {
+		got, err := session.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}})
+		if err == nil {
+			if text := got.Content[0].(*mcp.TextContent).Text; text != "Echo: hello" {
+				t.Errorf("the new process says %s", text)
+			}
+			break
+		}
+		<-again.C
+	}
+	if c := children(t, p); c.Starts != 2 || ctx.Err() != nil {
+		t.Errorf("the children: %+v, %v", c, ctx.Err())
 	}
 }
 

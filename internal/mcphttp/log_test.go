@@ -85,7 +85,7 @@ func TestLogKeepsWhatFits(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	for text, want := range map[string]string{
-		"plain": "plain", "": "=?base64??=", " a": "=?base64?IGE=?=", "é": "=?base64?w6k=?=", "=?base64?x?=": "=?base64?PT9iYXNlNjQ/eD89?=", "a\nb": "=?base64?YQpi?=",
+		"plain": "plain", "": "=?base64??=", "a\t": "=?base64?YQk=?=", "é": "=?base64?w6k=?=", "=?base64?x?=": "=?base64?PT9iYXNlNjQ/eD89?=", "a\nb": "=?base64?YQpi?=",
 	} {
 		if got := EncodeValue(text); got != want {
 			t.Errorf("%q is %q, want %q", text, got, want)
