@@ -42,31 +42,57 @@ func Binary(tb testing.TB) string {
 	return path
 }
 
+// Plain is Binary without the race detector, with which a process takes long to start: for tests that start hundreds.
+func Plain(tb testing.TB) string {
+	tb.Helper()
+	path, err := buildPlain()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return path
+}
+
 // buildDir is what Main removes.
 var buildDir atomic.Pointer[string]
 
-var build = sync.OnceValues(func() (string, error) {
-	root, err := moduleRoot()
-	if err != nil {
-		return "", err
-	}
+// folder is where the binaries are.
+var folder = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "idmux-test-")
 	if err != nil {
 		return "", fmt.Errorf("blackbox: %w", err)
 	}
 	buildDir.Store(&dir)
-	path := filepath.Join(dir, "idmux")
-	args := []string{"build", "-o", path}
-	if RaceDetector {
-		args = append(args, "-race")
+	return dir, nil
+})
+
+var (
+	build = sync.OnceValues(func() (string, error) {
+		if RaceDetector {
+			return buildAs("idmux-race", "-race")
+		}
+		return buildPlain()
+	})
+	buildPlain = sync.OnceValues(func() (string, error) { return buildAs("idmux") })
+)
+
+// buildAs builds cmd/idmux under a name.
+func buildAs(name string, flags ...string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
 	}
-	cmd := exec.Command("go", append(args, "./cmd/idmux")...)
+	dir, err := folder()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	cmd := exec.Command("go", append(append([]string{"build", "-o", path}, flags...), "./cmd/idmux")...)
 	cmd.Dir = root
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("blackbox: build cmd/idmux: %w\n%s", err, out)
 	}
 	return path, nil
-})
+}
 
 // moduleRoot is the folder of idmux's module, also for a test in another module that requires it.
 func moduleRoot() (string, error) {

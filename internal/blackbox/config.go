@@ -19,6 +19,9 @@ type Config struct {
 	Profile     string        // an operator's profile for the upstream, as YAML
 	Backoff     time.Duration // longest wait before connecting to the upstream again; the first is a tenth
 
+	// Plain is for tests that would take too long with the race detector.
+	Plain bool
+
 	// Down says that the upstream cannot be reached: Start then does not wait for it.
 	Down bool
 }

@@ -34,10 +34,11 @@ func start(tb testing.TB, down, up cases.Over, b *testbackend.Backend, s cases.S
 	c := blackbox.Config{
 		CallTimeout: s.CallTimeout, Message: s.Message, InFlight: s.InFlight,
 		Connections: s.Connections, Profile: cases.Profile,
+		Plain: down != cases.Line, // one row with the race detector, since all would take five minutes
 	}
 	c.Upstream = upstreamURL(tb, up, b)
 	if up == cases.Exec { // the child is joined to the backend by idmux itself
-		c.Upstream, c.Command = "exec:", []string{blackbox.Binary(tb), "connect", c.Upstream}
+		c.Upstream, c.Command = "exec:", []string{blackbox.Plain(tb), "connect", c.Upstream}
 	}
 	switch down {
 	case cases.Line:

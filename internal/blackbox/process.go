@@ -38,7 +38,11 @@ type Proxy struct {
 // by SIGTERM, or that reports a data race or a panic, fails the test.
 func Start(tb testing.TB, c Config) *Proxy {
 	tb.Helper()
-	p := Run(tb, "serve", "--config", c.file(tb))
+	binary := Binary
+	if c.Plain {
+		binary = Plain
+	}
+	p := run(tb, binary(tb), "serve", "--config", c.file(tb))
 	if !c.Down {
 		p.AwaitReady(tb, http.StatusOK)
 	}
@@ -76,7 +80,12 @@ func writeFile(tb testing.TB, yaml string) string {
 // Run runs idmux with arguments that make it listen, until the test ends, and waits until it has said where.
 func Run(tb testing.TB, args ...string) *Proxy {
 	tb.Helper()
-	p := &Proxy{cmd: exec.Command(Binary(tb), args...), exited: make(chan struct{})}
+	return run(tb, Binary(tb), args...)
+}
+
+func run(tb testing.TB, binary string, args ...string) *Proxy {
+	tb.Helper()
+	p := &Proxy{cmd: exec.Command(binary, args...), exited: make(chan struct{})}
 	out, in, err := os.Pipe()
 	if err != nil {
 		tb.Fatal(err)
