@@ -24,7 +24,7 @@ const patience = 20 * time.Second
 type server struct {
 	*httptest.Server
 	mu   sync.Mutex
-	seen []string // method of HTTP, method of the message, headers
+	seen []string      // method of HTTP, method of the message, headers
 	gets chan struct{} // GETs that were refused
 	gone bool          // the session has ended
 	quit chan struct{} // closed at the end of the test
