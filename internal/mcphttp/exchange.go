@@ -206,7 +206,7 @@ func (c *Client) answerBody(o *outgoing, resp *http.Response, body []byte) {
 			f = rewrite.NewFault(rewrite.ReasonBadResponse)
 			f.Sent = true
 		}
-		c.deliver(rewrite.AppendFault(nil, o.id, f), o.id)
+		c.answerWith(o, f)
 		return
 	}
 	c.begun(o, resp, e, body)
@@ -250,6 +250,14 @@ func (c *Client) answerFault(o *outgoing, why rewrite.Reason, sent bool) {
 	}
 	f := rewrite.NewFault(why)
 	f.Sent = sent
+	c.answerWith(o, f)
+}
+
+// answerWith answers with a fault, under a code that MCP has not reserved (2026-07-28 basic/index, Error Codes).
+func (c *Client) answerWith(o *outgoing, f rewrite.Fault) {
+	if f.OfServer() {
+		f.Code = rewrite.CodeInternal
+	}
 	c.deliver(rewrite.AppendFault(nil, o.id, f), o.id)
 }
 
