@@ -46,6 +46,24 @@ func secondOfNumbers(s *settings) { s.target.Timeout, s.target.Numbers = time.Se
 // TestRowsOfIDs are the reports of ids that collide, or do not come back as they were.
 func TestRowsOfIDs(t *testing.T) {
 	runRows(t, []mcpRow{
+		{"row 2: fifty requests at once with one id, on one session", nil, func(t *testing.T, w *world, node *peer) {
+			s := w.httpSession(`{}`)
+			var posted []*exchanged
+			var asked []message
+			for n := range 50 {
+				posted = append(posted, s.post(toolCall("1", fmt.Sprint(n), "")))
+				asked = append(asked, node.called())
+			}
+			for n := range asked {
+				m := asked[(n*7+3)%50] // each once, in another order
+				node.answerTo(m, `"`+strings.Split(string(m.Params), `"`)[3]+`"`)
+			}
+			for n, x := range posted {
+				if got := x.wantStatus(200); got != result(1, fmt.Sprint(n)) {
+					t.Errorf("request %d was answered %s", n, got)
+				}
+			}
+		}},
 		{"row 5: ten clients with equal ids", nil, func(_ *testing.T, w *world, node *peer) {
 			var clients []*peer
 			for range 10 {

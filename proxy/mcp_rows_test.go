@@ -42,7 +42,7 @@ func passTime(d time.Duration) {
 // where it has several. The others are in TestRowsOfIDs, TestRowsOfLateMessages, TestRowsOfSharedState, TestRowsOfLinks,
 // TestRowsOverHTTP and TestRowsOfAgents.
 var rowsElsewhere = []struct{ rows, folder, test, part string }{
-	{"1, 2", "proxy", "TestMCPOverHTTP", "requests at once with one id, on one session"},
+	{"1", "proxy", "TestMCPOverHTTP", "requests at once with one id, on one session"},
 	{"3, 4", "proxy", "TestMCPReports", "clients with equal ids get their own answers, in any order"},
 	{"5, 26, 32", "proxy", "TestCrowd", ""},
 	{"8, 11", "proxy", "TestMCPReports", "ids keep their type, their spelling and their size"},
