@@ -359,10 +359,11 @@ func TestFilterOfALostEndpoint(t *testing.T) {
 		id := string(c.next().Result)
 		w.refuse.Store(true)
 		_ = made.Close()
+		synctest.Wait()
 		for range 2 {
 			c.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":2,"method":"eth_getFilterChanges","params":[%s]}`, id))
 			if m := c.next(); m.Error == nil || m.Error.Code != -32000 || m.Error.Data.Reason != "unknown_handle" {
-				t.Errorf("got %+v", m)
+				t.Errorf("got %+v, error %+v", m, m.Error)
 			}
 		}
 		if subs, _ := w.router.targets["node"].feeds.Len(); subs != 0 {
