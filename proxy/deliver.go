@@ -282,6 +282,14 @@ func (r *Router) rescueNotice(c *upstream.Conn, f *wire.Frame) {
 
 var serverParsers sync.Pool // of *rewrite.Parser, for HTTP answers
 
+// serverParser returns a parser from serverParsers, to which it is given back.
+func serverParser() *rewrite.Parser {
+	if p, ok := serverParsers.Get().(*rewrite.Parser); ok {
+		return p
+	}
+	return &rewrite.Parser{Peer: rewrite.Server}
+}
+
 // Answered implements upstream.Receiver: an HTTP exchange ended. The exchange itself says whose the answer is.
 func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 	if f.Owner == nil {
@@ -312,10 +320,7 @@ func (r *Router) Answered(c *upstream.Conn, f *wire.Frame, a upstream.Answer) {
 		r.fail(x, fault, nil)
 		return
 	}
-	p, _ := serverParsers.Get().(*rewrite.Parser)
-	if p == nil {
-		p = &rewrite.Parser{Peer: rewrite.Server}
-	}
+	p := serverParser()
 	defer serverParsers.Put(p)
 	p.Limits = r.answerLimits(c)
 	_, envs, fault := p.Parse(a.Body)

@@ -184,10 +184,7 @@ func (q *mcpRequest) writeModern(f *wire.Frame) {
 
 // errorCode is the code of the error in an answer, 0 where there is none.
 func errorCode(answer []byte) int {
-	p, _ := serverParsers.Get().(*rewrite.Parser)
-	if p == nil {
-		p = &rewrite.Parser{Peer: rewrite.Server}
-	}
+	p := serverParser()
 	defer serverParsers.Put(p)
 	p.Limits = rewrite.Limits{Size: len(answer), Depth: 1024, Batch: 1, ID: 1 << 20, Method: 1}
 	_, envs, fault := p.Parse(answer)

@@ -102,10 +102,7 @@ func (q *mcpRequest) begin() {
 
 // agreedVersion is the revision in the answer to an initialize; false for an error.
 func agreedVersion(answer []byte) (string, bool) {
-	p, _ := serverParsers.Get().(*rewrite.Parser)
-	if p == nil {
-		p = &rewrite.Parser{Peer: rewrite.Server}
-	}
+	p := serverParser()
 	defer serverParsers.Put(p)
 	p.Limits = rewrite.Limits{Size: len(answer), Depth: 1024, Batch: 1, ID: 1 << 20, Method: 1}
 	_, envs, fault := p.Parse(answer)

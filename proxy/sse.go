@@ -15,10 +15,7 @@ import (
 // Event implements upstream.Receiver: one message of a stream of events that answers a request. What is no response belongs
 // to the client of that request, unless a value in it says otherwise.
 func (r *Router) Event(c *upstream.Conn, f *wire.Frame, message []byte) (more bool) {
-	p, _ := serverParsers.Get().(*rewrite.Parser)
-	if p == nil {
-		p = &rewrite.Parser{Peer: rewrite.Server}
-	}
+	p := serverParser()
 	defer serverParsers.Put(p)
 	p.Limits = r.answerLimits(c)
 	_, envs, fault := p.Parse(message)
