@@ -24,10 +24,6 @@ func (r *Rules) Upstream(method []byte) *Op {
 	return r.fromUpstream.find(method)
 }
 
-// Silent reports whether the profile says nothing of any request of clients, which are messages with an id; it may say
-// something of their notifications. Requests then need not be looked up.
-func (r *Rules) Silent() bool { return r == nil || r.silent }
-
 // Closes reports whether the profile has streams that an HTTP upstream ends by closing its answer. Nil Rules have none.
 func (r *Rules) Closes() bool {
 	return r != nil && slices.ContainsFunc(r.Streams, func(s *StreamRule) bool { return s.Closes })
@@ -83,12 +79,6 @@ func compile(p *Profile) (*Rules, error) {
 	}
 	c.rest(p)
 	r := c.rules
-	r.silent = true
-	for _, clause := range c.client {
-		op := new(Op)
-		clause.add(op)
-		r.silent = r.silent && op.Ref != nil // cancels are notifications
-	}
 	var errs [2]error
 	r.fromClient, errs[0] = build(Client, c.client)
 	r.fromUpstream, errs[1] = build(Upstream, c.upstream)

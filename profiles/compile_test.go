@@ -132,15 +132,12 @@ func TestNeedsNothing(t *testing.T) {
 				t.Errorf("%s says of %q: %+v", profile, m, op)
 			}
 		}
-		if silent := profile == "jsonrpc"; r.Silent() != silent {
-			t.Errorf("%s is silent: %v", profile, r.Silent())
-		}
 	}
 }
 
 func TestNilRulesSayNothing(t *testing.T) {
 	var r *Rules
-	if r.Client([]byte("m")) != nil || r.Upstream([]byte("m")) != nil || !r.Silent() {
+	if r.Client([]byte("m")) != nil || r.Upstream([]byte("m")) != nil {
 		t.Error("nil rules say something")
 	}
 }
@@ -246,7 +243,7 @@ references:
 			t.Errorf("reference %+v", op.Ref)
 		}
 	}
-	if r.Cancel != nil || r.Recall != nil || r.Silent() {
+	if r.Cancel != nil || r.Recall != nil {
 		t.Errorf("%+v", r)
 	}
 }

@@ -44,7 +44,7 @@ type Rules struct {
 	Document *Doc
 
 	fromClient, fromUpstream table
-	silent, cards            bool
+	cards                    bool
 }
 
 // Op is what a profile says of the messages of one method from one side. A nil Op says nothing. Its slices may be empty.

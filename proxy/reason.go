@@ -111,6 +111,6 @@ var faultReasons = []rewrite.Reason{
 	rewrite.ReasonShuttingDown, rewrite.ReasonResponseTooLarge,
 	rewrite.ReasonBadResponse, rewrite.ReasonUpstreamStatus, rewrite.ReasonClientGone,
 	rewrite.ReasonUnknownHandle, rewrite.ReasonUnknownReference, rewrite.ReasonNoPush, rewrite.ReasonSubscriptions,
-	rewrite.ReasonSubscriptionLost, rewrite.ReasonCancelled, rewrite.ReasonNoHandshake, rewrite.ReasonNotShared, rewrite.ReasonNotOwner, rewrite.ReasonBadHeader,
+	rewrite.ReasonCancelled, rewrite.ReasonNoHandshake, rewrite.ReasonNotShared, rewrite.ReasonNotOwner, rewrite.ReasonBadHeader,
 	rewrite.ReasonDocument, rewrite.ReasonMismatch,
 }

@@ -51,7 +51,6 @@ const (
 	ReasonUnknownReference Reason = "unknown_reference"  // names a request that the client did not make, or that has ended
 	ReasonNoPush           Reason = "no_push"            // a subscription over a transport that cannot bring its events
 	ReasonSubscriptions    Reason = "subscription_limit" // more subscriptions than the client or the upstream may have
-	ReasonSubscriptionLost Reason = "subscription_lost"  // its connection was lost, and it cannot be asked for again
 	ReasonCancelled        Reason = "cancelled"          // the asker has cancelled it before it was sent
 	ReasonNoHandshake      Reason = "no_handshake"       // the protocol wants another request first
 	ReasonBadHeader        Reason = "bad_header"         // a header of HTTP is missing, or contradicts the message
@@ -91,7 +90,6 @@ var reasons = map[Reason]struct {
 	ReasonUnknownReference: {CodeMethodNotFound, "Unknown request"}, // as LSP wants it for messages that only tools send
 	ReasonNoPush:           {CodeMethodNotFound, "Subscriptions need a connection that carries events, such as WebSocket"},
 	ReasonSubscriptions:    {CodeOverloaded, "Too many subscriptions"},
-	ReasonSubscriptionLost: {CodeUpstreamLost, "Subscription lost"},
 	ReasonCancelled:        {CodeCancelled, "Request cancelled"},
 	ReasonNoHandshake:      {CodeInvalidRequest, ""},
 	ReasonNotOwner:         {CodeInvalidParams, "Not found"},
